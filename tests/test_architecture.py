@@ -86,16 +86,57 @@ def test_readme_names_no_unknown_command() -> None:
     assert [words for words, first in starts.items() if not known & {*first}] == []
 
 
-def test_every_command_has_json() -> None:
+def _options(name: str) -> set[str]:
+    """Return the options of a command."""
     from lab.cli.main import app
 
-    group = typer.main.get_command(app)
-    for name in _commands():
-        command = group
-        for word in name.split():
-            command = command.commands[word]
-        options = {option for parameter in command.params for option in parameter.opts}
-        assert "--json" in options, name
+    command: Any = typer.main.get_command(app)
+    for word in name.split():
+        command = command.commands[word]
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+def test_every_command_has_json() -> None:
+    assert [name for name in _commands() if "--json" not in _options(name)] == []
+
+
+def test_page_lists_every_command_that_needs_write() -> None:
+    page = (ROOT / "docs/reference.md").read_text("utf-8")
+    table = page.partition("## What a command changes")[2].partition("\n## ")[0]
+    listed = {
+        name for line in table.splitlines() if line.startswith("| `") for name in re.findall(r"`lab ([a-z -]+)`", line)
+    }
+    assert listed == {name for name in _commands() if "--write" in _options(name)}
+
+
+def test_no_other_option_says_whether_a_command_writes() -> None:
+    others = {name: sorted(_options(name) & {"--yes", "--dry-run", "--force"}) for name in _commands()}
+    assert {name: found for name, found in others.items() if found} == {
+        "memory import": ["--dry-run"],
+        "memory ledger writeback": ["--dry-run", "--force"],
+    }
+
+
+def test_messages_name_known_commands() -> None:
+    """A sentence such as ``run lab memory ledger ingest`` must not outlive the command."""
+    # "The lab replays" and the like are prose.
+    named = re.compile(
+        r"(?<![Tt]he )(?<![\w-])(?<!all )lab (?!for |stage|versions |reads )([a-z][a-z-]+(?: [a-z][a-z-]+){0,2})"
+    )
+    known = {" ".join(name.split()[:count]) for name in _commands() for count in (1, 2, 3)}
+    texts = [
+        (path, node.value)
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    wrong = [
+        f"{path.relative_to(ROOT)}: lab {words}"
+        for path, text in texts
+        for words in named.findall(text)
+        if not {" ".join(words.split()[:count]) for count in (1, 2, 3)} & known
+    ]
+    assert wrong == []
 
 
 def test_command_lists_are_not_truncated_at_80_columns() -> None:

@@ -36,7 +36,7 @@ code=$?
 echo "$code" >"$name.code"
 if [ "$code" -ne 0 ]; then
     : >"$name.none"
-    if ! { "$LAB" message "$name.none" --log "$name.log" --as "$FORM" ${TO:+--to "$TO"} >message-"$name".out &&
+    if ! { "$LAB" nightly message "$name.none" --log "$name.log" --as "$FORM" ${TO:+--to "$TO"} >message-"$name".out &&
         sh -c "$SEND" <message-"$name".out; }; then
         echo "job.sh: the message was not sent; it is in message-$name.out" >&2
     fi

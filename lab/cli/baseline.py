@@ -10,7 +10,7 @@ import typer
 
 from lab.base.formatting import counted
 from lab.cli import completion, options
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_trial
+from lab.cli.output import Json, emit, emit_change, emit_folded, emit_json, emit_table, emit_trial, emit_unless_written
 
 if TYPE_CHECKING:
     from lab.nightly.baselines import Approved
@@ -139,15 +139,23 @@ def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_jso
         emit_folded(f"before: {old.object[:SHOWN]} since {old.date}" + (f" ({old.note})" if old.note else ""))
 
 
-def remove(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
+def remove(
+    name: Name,
+    folder: options.BaselinesFolder = options.BASELINES,
+    write: options.Write = False,
+    as_json: Json = False,
+) -> None:
     """Remove a baseline.
 
     Also removes the copies of its runs, unless another baseline uses them.
     """
     from lab.nightly.baselines import remove as remove_baseline
+    from lab.nightly.baselines import unused_without
 
-    objects = remove_baseline(folder, name)
+    objects = (remove_baseline if write else unused_without)(folder, name)
     if as_json:
-        emit_json({"removed": name, "objects": objects})
-    else:
-        emit(f"removed {name}; copies removed: {len(objects)}")
+        emit_change("nightly baseline rm", folder, {"removed": name, "objects": objects}, write=write)
+        return
+    did, done = ("removed", " removed") if write else ("would remove", "")
+    emit(f"{did} {name}; copies{done}: {len(objects)}")
+    emit_unless_written(write)

@@ -10,7 +10,8 @@ import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.cli.options import Write
+from lab.cli.output import Json, emit, emit_change, emit_folded, emit_json, emit_table, emit_unless_written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ def stat(embedder: Models = None, as_json: Json = False) -> None:
     if rows:
         emit_table(["kind", "key", "made by", "entries", "files", "size", "used"], rows, left=3)
     if any(part.present is False for part in parts):
-        emit_folded("lab cache gc --other-models removes what is not in use.")
+        emit_folded("lab cache gc --other-models --write removes what is not in use.")
 
 
 def collect(
@@ -71,8 +72,8 @@ def collect(
     damaged: Annotated[
         bool, typer.Option("--damaged", help="Remove files that lab cache verify finds damaged.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, but do nothing.")] = False,
     embedder: Models = None,
+    write: Write = False,
     as_json: Json = False,
 ) -> None:
     """Remove temporary files, and merge small chunks.
@@ -83,13 +84,13 @@ def collect(
     from lab.embedding.housekeeping import collect as collect_garbage
 
     root = cache_folder()
-    freed = collect_garbage(root, _present(embedder)[0], other_models=other_models, damaged=damaged, dry_run=dry_run)
+    freed = collect_garbage(root, _present(embedder)[0], other_models=other_models, damaged=damaged, dry_run=not write)
     if as_json:
         removed = {name: [str(path) for path in getattr(freed, name)] for name in ("leftovers", "others", "damaged")}
         merged = [merge._asdict() | {"folder": str(merge.folder)} for merge in freed.merged]
-        emit_json({"folder": str(root), "dry_run": dry_run, **removed, "merged": merged, "bytes": freed.bytes})
+        emit_change("cache gc", root, {**removed, "merged": merged, "bytes": freed.bytes}, write=write)
         return
-    would = "would be " if dry_run else ""
+    would = "" if write else "would be "
     for name, files in (
         ("of killed processes", freed.leftovers),
         ("of models not in use", freed.others),
@@ -99,7 +100,11 @@ def collect(
             emit(f"{would}removed: {counted(len(files), 'file')} {name}")
     for merge in freed.merged:
         emit(f"{would}merged: {merge.before} chunks of {merge.folder.relative_to(root)} into {merge.after}")
-    emit(f"{would}freed: {_size(freed.bytes)}" if any(freed[:4]) else "nothing to do")
+    if not any(freed[:4]):
+        emit("nothing to do")
+        return
+    emit(f"{would}freed: {_size(freed.bytes)}")
+    emit_unless_written(write)
 
 
 def verify(
@@ -149,7 +154,7 @@ def verify(
     if damaged:
         raise CheckFailed(
             f"{root}: {len(damaged)} damaged files; remove them, and the next run computes their entries again "
-            "(lab cache gc --damaged removes those it can detect without a recording)"
+            "(lab cache gc --damaged --write removes those it can detect without a recording)"
         )
 
 
@@ -164,6 +169,7 @@ def answers(
             "--stderr", help="Show what the host of this arm or key last wrote to stderr; it may quote memories."
         ),
     ] = None,
+    write: Write = False,
     as_json: Json = False,
 ) -> None:
     """List the recorded answers of external systems, or remove them.
@@ -177,6 +183,8 @@ def answers(
 
     if remove and stderr:
         raise UnusableInput("give either --remove or --stderr")
+    if write and not remove:
+        raise UnusableInput("--write: there is nothing to write; --remove names what to remove")
     option, words = ("--stderr", {stderr}) if stderr else ("--remove", {*(remove or ())})
     there = held()
     # An arm under a budget of tokens has the answers of the arm without one.
@@ -189,12 +197,18 @@ def answers(
     if stderr:
         _show_errors(stderr, chosen, as_json=as_json)
         return
-    remove_answers(chosen)
-    folder = str(cache_folder() / KIND)
-    if as_json:
-        emit_json({"folder": folder, "removed": bool(remove), "answers": [one._asdict() for one in chosen or there]})
+    if write:
+        remove_answers(chosen)
+    folder = cache_folder() / KIND
+    listed = [one._asdict() for one in chosen or there]
+    if as_json and remove:
+        emit_change("cache answers", folder, {"answers": listed}, write=write)
+    elif as_json:
+        emit_json({"folder": str(folder), "answers": listed})
     elif remove:
-        emit(f"removed: {_size(sum(one.bytes for one in chosen))} of answers of {counted(len(chosen), 'arm')}")
+        size = _size(sum(one.bytes for one in chosen))
+        emit(f"{'' if write else 'would be '}removed: {size} of answers of {counted(len(chosen), 'arm')}")
+        emit_unless_written(write)
     elif there:
         emit_table(
             ["arm", "system", "version", "key", "recordings", "size"],

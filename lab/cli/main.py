@@ -41,6 +41,13 @@ CHECKS = (
     "recordings validate",
 )
 
+# Earlier option -> an option of the commands that had it, and what to write instead.
+EARLIER_OPTIONS = {
+    "--yes": ("--write", "--yes is now --write"),
+    "--dry-run": ("--write", "there is no --dry-run: without --write, nothing is changed"),
+    "--force": ("--max-fragments", "there is no --force: lower --max-fragments or --max-unindexed"),
+}
+
 app = typer.Typer(
     name="lab",
     cls=SectionedHelp,
@@ -109,8 +116,8 @@ def main(program: typer.Typer = app) -> None:
     except typer.TyperException as error:
         end_progress()
         # A usage error prints itself with the usage of its command; any other has only a message.
-        show = getattr(error, "show", None)
-        show() if show else complain(error.format_message())
+        show, earlier = getattr(error, "show", None), _earlier_option(error)
+        show() if show and not earlier else complain(earlier or error.format_message())
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -121,6 +128,14 @@ def main(program: typer.Typer = app) -> None:
     if code == INTERRUPTED:
         complain("interrupted; run the same command again to continue")
     sys.exit(_exit_code(code))
+
+
+def _earlier_option(error: typer.TyperException) -> str:
+    """Return what to write instead of an option that the command had earlier; blank for any other error."""
+    beside, answer = EARLIER_OPTIONS.get(getattr(error, "option_name", ""), ("", ""))
+    context = getattr(error, "ctx", None)
+    known = [name for parameter in context.command.params for name in parameter.opts] if context else []
+    return answer if beside in known else ""
 
 
 def _exit_code(code: object) -> int:

@@ -16,6 +16,13 @@ from lab.cli import completion
 TAKES_RUNS = ("acceptance",)
 
 Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing, as without --write.")]
+
+
+def require_one(dry_run: bool, write: bool) -> None:
+    """Raise :class:`UnusableInput` for a command that is to write and not to write."""
+    if dry_run and write:
+        raise UnusableInput("--dry-run, --write: give one of them")
 
 
 def in_utc(time: datetime | None) -> datetime | None:

@@ -10,7 +10,19 @@ import typer
 
 from lab.base.formatting import counted
 from lab.cli import trec
-from lab.cli.output import SHOWN, Json, announce, emit, emit_folded, emit_json, emit_next, emit_table
+from lab.cli.options import Write
+from lab.cli.output import (
+    SHOWN,
+    Json,
+    announce,
+    emit,
+    emit_change,
+    emit_folded,
+    emit_json,
+    emit_next,
+    emit_table,
+    emit_unless_written,
+)
 
 # Figures that commands other than `lab report` may write into a run.
 OF_COMMANDS = ("ablation",)
@@ -111,6 +123,7 @@ def merge(
 
 def remove(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    write: Write = False,
     as_json: Json = False,
 ) -> None:
     """Remove a run.
@@ -121,14 +134,23 @@ def remove(
     from lab.nightly.baselines import require_no_object
     from lab.report.drawings import FIGURES
     from lab.runs.directory import open_run
-    from lab.runs.removal import remove_run
+    from lab.runs.removal import files_of_run, remove_run
 
     opened = open_run(run)
     require_no_object(opened.path)
-    with only_writer(opened.path):
-        left = remove_run(opened, [*(figure.name for figure in FIGURES), *OF_COMMANDS])
+    figures = [*(figure.name for figure in FIGURES), *OF_COMMANDS]
+    files = files_of_run(opened, figures)
+    left: list[Path] = []
+    if write:
+        with only_writer(opened.path):
+            left = remove_run(opened, figures)
     if as_json:
-        emit_json({"removed": str(run), "left": [str(path) for path in left]})
+        receipt = {"files": len(files), "left": [str(path) for path in left]}
+        emit_change("runs rm", run, receipt, write=write)
+        return
+    if not write:
+        emit(f"would remove {run}: {counted(len(files), 'file')}")
+        emit_unless_written(write)
         return
     emit(f"removed {run}" + (f", except {counted(len(left), 'file')} that the lab did not write:" if left else ""))
     for path in left[:SHOWN]:

@@ -137,15 +137,22 @@ def get(folder: Path, name: str) -> Baseline:
     return baseline
 
 
+def unused_without(folder: Path, name: str) -> list[str]:
+    """Return the objects that no other name refers or referred to; raise :class:`UnusableInput` for an unknown name."""
+    get(folder, name)
+    others = [other for other in baselines(folder) if other.name != name]
+    used = {approval.object for other in others for approval in (other.now, *other.before)}
+    return sorted(path.name for path in (folder / "objects").glob("*") if path.name not in used)
+
+
 def remove(folder: Path, name: str) -> list[str]:
     """Remove a name and the objects that no other name refers or referred to; return the removed objects."""
     get(folder, name)
     with only_writer(folder):
         path = _name(folder, name)
+        unused = unused_without(folder, name)
         try:
             path.unlink(missing_ok=True)
-            used = {approval.object for other in baselines(folder) for approval in (other.now, *other.before)}
-            unused = sorted(path.name for path in (folder / "objects").glob("*") if path.name not in used)
             for key in unused:
                 # The list goes first, so that an interrupted removal leaves no complete object.
                 (_object(folder, key) / "object.json").unlink(missing_ok=True)

@@ -20,6 +20,11 @@ FILES = (
 TABLES = ("receipts", "latency", "writes")
 
 
+def files_of_run(run: RunDirectory, figures: Collection[str]) -> list[Path]:
+    """Return the files of a run that :func:`remove_run` would remove."""
+    return sorted({path for path in (*_known(run, figures), run.path / MANIFEST) if path.is_symlink() or path.exists()})
+
+
 def remove_run(run: RunDirectory, figures: Collection[str]) -> list[Path]:
     """Remove a run; return the files and folders that the lab did not write, which are left in place.
 

@@ -74,14 +74,14 @@ def test_gc_merges_chunks_removes_leftovers_and_reports_both(cache: Path, place:
     dead = cache / "vectors" / HASHING / ".x.arrow.999999999.abc.part"
     dead.write_bytes(b"x" * 1000)
     before = sorted(path for path in cache.rglob("*") if path.is_file())
-    dry = lab("cache", "gc", "--dry-run", cwd=place)
+    dry = lab("cache", "gc", cwd=place)
     assert "would be removed: 1 file of killed processes" in dry.stdout
     assert f"would be merged: 2 chunks of vectors/{HASHING} into 1" in dry.stdout
     assert sorted(path for path in cache.rglob("*") if path.is_file()) == before
-    done = lab("cache", "gc", cwd=place)
-    assert done.stdout == dry.stdout.replace("would be ", "").replace(
-        dry.stdout.splitlines()[-1].removeprefix("would be "), done.stdout.splitlines()[-1]
-    )
+    done = lab("cache", "gc", "--write", cwd=place)
+    *lines, _, end = dry.stdout.splitlines()
+    assert end == "Nothing was written; add --write to do it."
+    assert done.stdout.splitlines()[:-1] == [line.removeprefix("would be ") for line in lines]
     assert not dead.exists()
     assert lab("cache", "gc", cwd=place).stdout == "nothing to do\n"
     assert Vectors(HashingEmbedder()).prepare(sorted(_texts(place))) == 0
@@ -93,12 +93,12 @@ def test_gc_other_models_keeps_named_ones(cache: Path, place: Path, lab: Lab) ->
     docs = cache / "docs" / "0123456789abcdef-fedcba9876543210.sqlite"
     docs.parent.mkdir()
     sqlite3.connect(docs).close()
-    lab("cache", "gc", cwd=place)
+    lab("cache", "gc", "--write", cwd=place)
     assert folder.is_dir()
-    kept = _json(lab, place, "gc", "--other-models", "--embedder", "hashing")
+    kept = _json(lab, place, "gc", "--other-models", "--embedder", "hashing", "--write")
     assert kept["others"] == [str(docs)]
     assert folder.is_dir()
-    gone = _json(lab, place, "gc", "--other-models")
+    gone = _json(lab, place, "gc", "--other-models", "--write")
     assert [Path(path).parent for path in gone["others"]] == [folder]
     assert not folder.exists()
     assert (cache / "novelties" / "one.bin").exists()
@@ -122,7 +122,7 @@ def test_verify_names_damaged_files_and_the_remedy(cache: Path, place: Path, lab
         map(str, (path, cache / "candidates" / "broken.arrow", cache / "docs" / "a-b.sqlite"))
     )
     assert "lab cache gc --damaged" in done.stderr
-    assert _json(lab, place, "gc", "--damaged")["damaged"] == [
+    assert _json(lab, place, "gc", "--damaged", "--write")["damaged"] == [
         str(cache / "candidates" / "broken.arrow"),
         *map(str, [cache / "docs" / "a-b.sqlite", path]),
     ]

@@ -146,8 +146,13 @@ def test_runs_list_and_rm(lab: Lab, place: Path, tmp_path: Path) -> None:
     arms = ["tier_first_v1", "tier_quota_v1", "hybrid", "none"]
     facts = {"run": "deep/run", "status": "complete", "done": 2, "conversations": 2, "arms": arms, "trial": TRIAL}
     assert listed == {"runs": [facts]}
-    removed = lab("runs", "rm", "deep/run", "--json", cwd=tmp_path)
-    assert json.loads(removed.stdout) == {"removed": "deep/run", "left": []}
+    before = sorted(tmp_path.rglob("*"))
+    shown = json.loads(lab("runs", "rm", "deep/run", "--json", cwd=tmp_path).stdout)
+    assert sorted(tmp_path.rglob("*")) == before
+    removed = json.loads(lab("runs", "rm", "deep/run", "--json", "--write", cwd=tmp_path).stdout)
+    assert removed == shown | {"written": True}
+    head = {"command": "lab runs rm", "target": "deep/run", "written": True}
+    assert removed == head | {"files": sum(path.is_file() for path in before), "left": []}
     assert list((tmp_path / "deep").iterdir()) == []
     assert json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout) == {"runs": []}
 

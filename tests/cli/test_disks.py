@@ -195,10 +195,10 @@ def test_warm_cache_and_finished_run_may_be_read_only(
     assert (code, "0 done, 2 skipped, 0 failed" in " ".join(out.split())) == (0, True)
     assert command("explain", str(disk.path / "run"), "den/s02/t01", disk=disk.path)[0] == 0
     assert command(*words, "elsewhere", disk=disk.path)[0] == 0
-    code, _, said = command("runs", "rm", "DISK/run", disk=disk.path)
+    code, _, said = command("runs", "rm", "DISK/run", "--write", disk=disk.path)
     assert (code, "Read-only file system" in said, "Traceback" in said) == (4, True, False)
     disk.open()
-    assert command("runs", "rm", "DISK/run", disk=disk.path)[0] == 0
+    assert command("runs", "rm", "DISK/run", "--write", disk=disk.path)[0] == 0
     shutil.rmtree(prepared / "elsewhere")
 
 

@@ -100,5 +100,6 @@ def test_two_nightly_runs_end_to_end(
     assert isinstance(damaged.exception, CheckFailed)
     assert "damaged" in damaged.stdout
     assert (
-        CliRunner().invoke(app, ["nightly", "baseline", "rm", "lamps"]).stdout == "removed lamps; copies removed: 1\n"
+        CliRunner().invoke(app, ["nightly", "baseline", "rm", "lamps", "--write"]).stdout
+        == "removed lamps; copies removed: 1\n"
     )

@@ -77,6 +77,23 @@ def test_earlier_spelling_with_more_words_is_answered(old: str):
 
 
 @pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("memory tags delete FOLDER day1 --yes", "--yes is now --write"),
+        ("memory backfill FOLDER --dry-run", "there is no --dry-run: without --write, nothing is changed"),
+        ("memory index optimize FOLDER --force", "there is no --force: lower --max-fragments or --max-unindexed"),
+    ],
+)
+def test_earlier_option_is_answered_with_what_to_write(words: str, answer: str):
+    done = run_here(*words.split())
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {answer}\n")
+
+
+def test_option_that_the_command_never_had_is_unknown():
+    assert "No such option: --yes" in run_here("score", "run", "--yes").stderr
+
+
+@pytest.mark.parametrize(
     ("typed", "meant"), [("scroe", "score"), ("memory indx", "index"), ("nightly trends", "trend")]
 )
 def test_unknown_name_is_answered_with_a_similar_one(typed: str, meant: str):

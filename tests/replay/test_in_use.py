@@ -117,11 +117,11 @@ def test_run_in_use_is_refused_by_replay_merge_and_rm(desk: Any, files_of: Files
         assert line(other) == "held"
         with pytest.raises(InUse):
             desk.run()
-        done = subprocess.run([LAB, "runs", "rm", run.path], capture_output=True, text=True, check=False)
+        done = subprocess.run([LAB, "runs", "rm", run.path, "--write"], capture_output=True, text=True, check=False)
         assert (done.returncode, "another process is writing it" in done.stderr) == (InUse.exit_code, True)
         assert files_of(run.path) == before
         other.communicate("")
-    assert subprocess.run([LAB, "runs", "rm", run.path], check=False, capture_output=True).returncode == 0
+    assert subprocess.run([LAB, "runs", "rm", run.path, "--write"], check=False, capture_output=True).returncode == 0
     assert not run.path.exists()
 
 

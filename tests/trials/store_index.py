@@ -10,7 +10,7 @@ milliseconds of both searches together, and of each, for the table
 * as it was written;
 * with indexes on text and filters (``lab memory index build``);
 * with an index on the vectors too (``lab memory index build --vector-from 256``);
-* after upkeep (``lab memory index optimize --force``);
+* after upkeep (``lab memory index optimize``);
 * with a tenth of new memories, in a hundred commits, that are in no index yet;
 * after upkeep again.
 
@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from lab.memory.store.index import Status, Thresholds, build, optimize, status
+from lab.memory.store.index import Status, Thresholds, build, status
 from lab.memory.table.lance_table import LanceTable, TableSettings
 from lab.retrieval.row import Row
 from lab.systems.openclaw.table.entries import Entry
@@ -140,9 +140,9 @@ def main() -> None:
             timed("as written", lambda: write(table, drawn, rows, given.commits))  # noqa: B023 - called at once
             timed("indexes on text and filters", lambda: build(table, NEVER))
             done = timed("and on vectors", lambda: build(table, Thresholds(vector_rows=1)))
-            timed("after upkeep", lambda: optimize(table, NEVER, force=True))
+            timed("after upkeep", lambda: table.compact())
             timed("a tenth more", lambda: write(table, drawn, rows // 10, 100))  # noqa: B023 - called at once
-            timed("after upkeep again", lambda: optimize(table, NEVER, force=True))
+            timed("after upkeep again", lambda: table.compact())
             print(f"vector index over {rows:,} rows: finds {done.agreement:.1%} of the nearest ten", flush=True)
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {given.queries} queries a row")
 

@@ -26,7 +26,7 @@ from lab.canary.cli.canary_options import (
     seconds_of,
 )
 from lab.cli import completion
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json
+from lab.cli.output import Json, announce, emit, emit_change, emit_folded
 
 if TYPE_CHECKING:
     from lab.canary.rollout.change import Change
@@ -138,7 +138,7 @@ def run(
     outcome = run_canary(plan, tell=announce)
     _write_page(outcome, plan.out)
     if as_json:
-        emit_json(outcome.as_json(plan))
+        emit_change("canary run", change.config, outcome.as_json(plan), write=True)
     else:
         _emit_outcome(outcome, plan)
     if outcome.interrupted and not outcome.stuck:
@@ -168,20 +168,17 @@ def _change(config: Path, slot: str | None, selection: str | None) -> Change:
 def _emit_dry_run(plan: Plan, as_json: bool) -> None:
     change = plan.change
     if as_json:
-        emit_json(
-            {
-                "dry_run": True,
-                "config": str(change.config),
-                "path": list(change.path),
-                "before": change.before if isinstance(change.before, str) else None,
-                "after": change.after,
-                "lines": change.lines(),
-                "steps": plan.steps(),
-                "notes": list(change.notes),
-            }
-        )
+        receipt = {
+            "path": list(change.path),
+            "before": change.before if isinstance(change.before, str) else None,
+            "after": change.after,
+            "lines": change.lines(),
+            "steps": plan.steps(),
+            "notes": list(change.notes),
+        }
+        emit_change("canary run", change.config, receipt, write=False)
         return
-    emit("Dry run: nothing is written or restarted. With --write:")
+    emit("Nothing was written or restarted. With --write:")
     emit()
     for number, step in enumerate(plan.steps(), 1):
         emit_folded(f"{number}. {step}")
@@ -255,7 +252,8 @@ def recover(
             announce(f"the guard of this canary: {said}")
         done = roll_back(config, keep_edits=keep_edits, tell=announce)
         if as_json:
-            emit_json({"recovered": done is not None, **(done._asdict() if done else {})})
+            receipt = {"recovered": done is not None, **(done._asdict() if done else {})}
+            emit_change("canary recover", state.config, receipt, write=True)
             return
         if done is None:
             _emit_recovered(None, state.config, as_json)
@@ -279,7 +277,9 @@ def _emit_recovered(found: Found | None, config: Path, as_json: bool, how: str |
     if as_json:
         shown = {"step": found.journal.step, "state": found.state, "differs": list(found.differs)} if found else {}
         shown |= {"how": how} if how else {}
-        emit_json({"recovered": False, "left_over": found is not None, **shown})
+        emit_change(
+            "canary recover", config, {"recovered": False, "left_over": found is not None, **shown}, write=False
+        )
         return
     if found is None:
         emit_folded(f"Nothing to recover beside {config}.")

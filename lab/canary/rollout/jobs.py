@@ -111,7 +111,7 @@ def jobs_of(stage: str, places: Places) -> list[Job]:
     optimize = Job(
         "optimize",
         "files and indexes of the memories are merged",
-        f".venv/bin/lab memory index optimize {places.store} --yes --despite-gateway --keep 30",
+        f".venv/bin/lab memory index optimize {places.store} --write --despite-gateway --keep 30",
         (120,),
         60,
         writes="the memories",

@@ -15,7 +15,7 @@ from lab.base.formatting import counted, shortened
 from lab.base.set_registry import SHIPPED, is_shipped, recordings_at, shipped_name
 from lab.cli import completion, options
 from lab.cli.options import Write, in_utc
-from lab.cli.output import Json, counting, emit, emit_folded, emit_json, emit_table, emit_unless_written
+from lab.cli.output import Json, counting, emit, emit_change, emit_folded, emit_json, emit_table, emit_unless_written
 from lab.memory.cli.ledger_read import Profile, is_upstream
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def ingest(
         )
         receipts.append({"recording": str(recording), **done.receipt()})
     if as_json:
-        emit_json({"ingests": receipts})
+        emit_change("memory episodes ingest", ledger, {"ingests": receipts}, write=write)
         return
     for receipt in receipts:
         verb = "inserted" if write else "to insert"
@@ -134,7 +134,7 @@ def embed(
     now, progress = datetime.now(UTC), counting("event")
     receipt = run(ledger, _vectors(embedder), now=now, scope=scope, write=write, announce=progress).receipt()
     if as_json:
-        emit_json(receipt)
+        emit_change("memory episodes embed", ledger, receipt, write=write)
         return
     verb = "embedded" if write else "to embed"
     emit_folded(
@@ -253,7 +253,7 @@ def expire(
     now = at.replace(tzinfo=UTC) if at else datetime.now(UTC)
     receipt = run(ledger, days=_days(days or []), scope=scope, write=write, now=now)
     if as_json:
-        emit_json(receipt)
+        emit_change("memory episodes expire", ledger, receipt, write=write)
         return
     removed = {kind: count for kind, count in receipt["by_type"].items() if count}
     emit_folded(f"{counted(receipt['removed'], 'event')} {'removed' if write else 'to remove'}.")

@@ -11,7 +11,7 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_unless_written
+from lab.cli.output import Json, emit, emit_change, emit_folded, emit_json, emit_table, emit_unless_written
 from lab.memory.cli import facts_read
 from lab.memory.cli.facts_read import HERE, Facts, Ledger, Root, Subject
 
@@ -83,7 +83,7 @@ def assert_(
     )
     done = assert_facts(facts, [claim], Sources(ledger, root), now=datetime.now(UTC), by=by, write=write)
     if as_json:
-        emit_json(done.receipt())
+        emit_change("memory facts assert", facts, done.receipt(), write=write)
         return
     if done.renewed:
         emit_folded(f"{done.renewed[0]} was asserted before; it is renewed, with its sources as they are now.")
@@ -129,7 +129,7 @@ def import_(
 
     done = assert_facts(facts, claims_in(claims), Sources(ledger, root), now=datetime.now(UTC), by=by, write=write)
     if as_json:
-        emit_json(done.receipt())
+        emit_change("memory facts import", facts, done.receipt(), write=write)
         return
     renewed = f", of which {len(done.renewed)} renewed" if done.renewed else ""
     renewed += f"; {len(done.retracted)} were retracted and stay so" if done.retracted else ""
@@ -173,7 +173,7 @@ def invalidate(
         write=write,
     )
     if as_json:
-        emit_json(receipt)
+        emit_change("memory facts invalidate", facts, receipt, write=write)
         return
     emit(f"{fact}: {receipt['status']}" + ("." if retract else f" at {receipt['at']}."))
     if receipt["restored"]:
@@ -236,7 +236,7 @@ def rebuild(facts: Facts, write: Write = False, as_json: Json = False) -> None:
 
     receipt = run(facts, write=write)
     if as_json:
-        emit_json(receipt)
+        emit_change("memory facts rebuild", Path(receipt["view"]), receipt, write=write)
         return
     said = {"same": "is what the assertions give", "differs": "differs from the assertions", "missing": "is missing"}
     emit(f"{receipt['view']} {said[receipt['status']]} ({counted(receipt['count'], 'fact')}).")

@@ -11,7 +11,7 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
-from lab.cli.output import Json, announce_folded, emit_folded, emit_hanging, emit_json, emit_unless_written
+from lab.cli.output import Json, announce_folded, emit_change, emit_folded, emit_hanging, emit_json, emit_unless_written
 from lab.memory.cli.facts_read import HERE, folder
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def export(
     entities = list(graph)
     receipt = {"out": str(out), "entities": len(entities), "edges": len(graph.edges), "bytes": len(data)}
     if as_json:
-        emit_json({**receipt, "sha256": sha256_bytes(data), "writes_performed": write})
+        emit_change("memory graph export", out, {**receipt, "sha256": sha256_bytes(data)}, write=write)
         return
     emit_folded(
         f"{counted(len(entities), 'entity')}, {counted(len(graph.edges), 'edge')}, {counted(len(data), 'byte')} "

@@ -17,6 +17,7 @@ from lab.cli.output import (
     announce,
     counting,
     emit,
+    emit_change,
     emit_counts,
     emit_folded,
     emit_json,
@@ -67,7 +68,7 @@ def capture(
 
     receipt = run(sessions, log, messages=messages, archive=archived, write=write).receipt()
     if as_json:
-        emit_json(receipt)
+        emit_change("memory ledger capture", log, receipt, write=write)
         return
     emit_folded(
         f"{counted(receipt['captured'], 'observation')} {'appended to' if write else 'for'} {log}: "
@@ -113,7 +114,7 @@ def ingest(
         else:
             receipts.append({"log": str(log), **done.receipt()})
     if as_json and receipts:
-        emit_json({"ingests": receipts})
+        emit_change("memory ledger ingest", ledger, {"ingests": receipts}, write=write)
     elif receipts:
         for receipt in receipts:
             _emit_ingest(receipt)
@@ -173,7 +174,7 @@ def grade(
         graded = run(ledger, write=write, announce=counting("observation"))
         receipt = graded.receipt()
         if as_json:
-            emit_json(receipt)
+            emit_change("memory ledger grade", ledger, receipt, write=write)
             return
         emit(
             f"{counted(receipt['graded_filled'], 'observation')} {'graded' if write else 'to grade'}; "
@@ -232,7 +233,7 @@ def archive(
 
     receipt = run(ledger, log, folder=to, write=write)
     if as_json:
-        emit_json(receipt)
+        emit_change("memory ledger archive", log, receipt, write=write)
         return
     moved = "is now" if receipt["written"] else "would become"
     size = f"{counted(receipt['lines'], 'line')}, {counted(receipt['bytes'], 'byte')}"

@@ -10,7 +10,16 @@ import typer
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write, in_utc
-from lab.cli.output import Json, counting, emit, emit_counts, emit_folded, emit_json, emit_table, emit_unless_written
+from lab.cli.output import (
+    Json,
+    counting,
+    emit,
+    emit_change,
+    emit_counts,
+    emit_folded,
+    emit_table,
+    emit_unless_written,
+)
 from lab.memory.cli.ledger_read import Ids, Ledger, is_upstream
 
 At = Annotated[
@@ -49,7 +58,8 @@ def lifecycle(
 
     done = move(ledger, ids, to, reason=reason, actor=actor, write=write, now=at)
     if as_json:
-        emit_json({"written": write, "transitions": done.receipts, "changed_meanwhile": done.changed_meanwhile})
+        receipt = {"transitions": done.receipts, "changed_meanwhile": done.changed_meanwhile}
+        emit_change("memory ledger lifecycle", ledger, receipt, write=write)
     else:
         emit_table(
             ["observation", "from", "to", "changed"],
@@ -86,7 +96,7 @@ def used(
         raise UnusableInput(f"{len(set(ids))} observations at once; one context cites at most {MOST_REFS}")
     receipt = use(ledger, [f"obs:{number}" for number in ids], included=not retrieved, write=write, now=at)
     if as_json:
-        emit_json(receipt)
+        emit_change("memory ledger used", ledger, receipt, write=write)
     else:
         refreshed, missing = (receipt["selection"][f"{name}_record_refs"] for name in ("refreshed", "missing"))
         emit(f"{counted(len(refreshed), 'observation')} {'refreshed' if write else 'to refresh'}.")
@@ -134,7 +144,7 @@ def decay(
             | {"last_used_at": one.last_used_at}
             for one in done.unused
         ]
-        emit_json({**receipt, "items": items})
+        emit_change("memory ledger decay", ledger, {**receipt, "items": items}, write=write)
         return
     _show(receipt, write)
     if done.unused:

@@ -9,8 +9,8 @@ import typer
 
 from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import counted
-from lab.cli.options import Write
-from lab.cli.output import Json, announce_folded, emit, emit_counts, emit_folded, emit_json, emit_unless_written
+from lab.cli.options import DryRun, Write, require_one
+from lab.cli.output import Json, announce_folded, emit, emit_change, emit_counts, emit_folded, emit_unless_written
 from lab.memory.cli.ledger_read import Ledger, Profile, is_upstream
 from lab.memory.cli.memory_options import AllowGateway, Wait
 
@@ -40,6 +40,7 @@ def writeback(
         ),
     ] = None,
     profile: Profile = "seed",
+    dry_run: DryRun = False,
     write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
@@ -58,6 +59,7 @@ def writeback(
     from lab.memory.ledger.writeback import Options, forced_fields
     from lab.memory.ledger.writeback import writeback as run
 
+    require_one(dry_run, write)
     options = Options(
         limit=limit,
         batch=batch,
@@ -76,7 +78,7 @@ def writeback(
     for note in done.notes:
         announce_folded(note)
     if as_json:
-        emit_json(receipt)
+        emit_change("memory ledger writeback", store, receipt, write=write)
     else:
         _show(receipt)
 

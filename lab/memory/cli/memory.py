@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lab.base.errors import UnusableInput
-from lab.cli.options import Profile
+from lab.cli.options import Profile, Write
 from lab.cli.output import Json, emit, emit_folded, emit_table
 from lab.memory.cli import memory_files
 from lab.memory.cli.memory_options import (
@@ -17,7 +17,6 @@ from lab.memory.cli.memory_options import (
     CompactEvery,
     ConfigFile,
     DocsIndexFile,
-    DryRun,
     EmbedderName,
     Folder,
     Limit,
@@ -59,14 +58,14 @@ def store(
     despite_gateway: AllowGateway = False,
     compact_every: CompactEvery = 128,
     wait: Wait = 10.0,
-    dry_run: DryRun = False,
+    write: Write = False,
     as_json: Json = False,
 ) -> None:
     """Store one memory.
 
     A folder without a table gets one.
 
-    With exit code 0 the memory is on disk and survives a kill of this process.
+    With --write and exit code 0 the memory is on disk and survives a kill of this process.
     Exit code 1: the memory was refused, by the preflight or as a secret.
     """
     from lab.memory.tools.store import memory_store
@@ -82,13 +81,13 @@ def store(
         scope=scope,
         write=True,
         create=True,
-        dry_run=dry_run,
+        dry_run=not write,
         despite_gateway=despite_gateway,
         compact_every=compact_every,
         wait=wait,
     ) as session:
         result = memory_store(session.context, text, importance=importance, category=category, scope=scope)
-    finish(result, session, as_json=as_json, dry_run=dry_run)
+    finish(result, session, as_json=as_json, change="memory store", write=write)
 
 
 def recall(
@@ -139,13 +138,13 @@ def forget(
     despite_gateway: AllowGateway = False,
     compact_every: CompactEvery = 128,
     wait: Wait = 10.0,
-    dry_run: DryRun = False,
+    write: Write = False,
     as_json: Json = False,
 ) -> None:
     """Delete one memory by its id, or list candidates for a query.
 
     Older versions of the table keep the text for seven days: to remove it from
-    the disk, run lab memory compact --keep 0.
+    the disk, run lab memory compact --keep 0 --write.
     Exit code 1: there is no memory with this id.
     """
     from lab.embedding.embedder import QUERY
@@ -163,7 +162,7 @@ def forget(
         embedder=embedder if query is not None else "none",
         role=QUERY,
         write=memory_id is not None,
-        dry_run=dry_run,
+        dry_run=not write,
         despite_gateway=despite_gateway,
         compact_every=compact_every,
         wait=wait,
@@ -173,7 +172,7 @@ def forget(
         result = replace(result, text=result.text + ("\n\nHere memoryId is --id." if query is not None else ""))
     else:
         result = replace(result, text=result.text.replace("Re-run with memoryId", "Run again with --id"))
-    finish(result, session, as_json=as_json, dry_run=dry_run)
+    finish(result, session, as_json=as_json, change="memory forget" if memory_id is not None else "", write=write)
 
 
 def list_memories(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,14 +12,13 @@ import typer
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import counted
-from lab.cli.options import Profile
-from lab.cli.output import Json, emit, emit_folded
+from lab.cli.options import Profile, Write
+from lab.cli.output import Json, emit, emit_change, emit_folded, emit_unless_written
 from lab.memory.cli.memory_import import import_file
 from lab.memory.cli.memory_options import (
     AllowGateway,
     ConfigFile,
     DocsIndexFile,
-    DryRun,
     EmbedderName,
     FileFormat,
     FileLimit,
@@ -30,6 +29,7 @@ from lab.memory.cli.memory_options import (
     finish,
     named,
     opened,
+    plain,
     print_json,
     require_format,
     require_scope,
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from lab.memory.tools.session import Configured, Session
     from lab.systems.openclaw.config.settings import DocsSettings
     from lab.systems.openclaw.docs.lane import DocsLane
+
+
+SIZES = ("fragments", "bytes")
 
 
 def add_to(memory: typer.Typer) -> None:
@@ -106,6 +109,7 @@ def docs_ingest(
     embedder: EmbedderName = None,
     docs: DocsIndexFile = None,
     despite_gateway: AllowGateway = False,
+    write: Write = False,
     as_json: Json = False,
 ) -> None:
     """Update the index of the operator's Markdown documents.
@@ -128,13 +132,18 @@ def docs_ingest(
         raise UnusableInput("no documents: give --root, or docsColdLane.sourceRoots in the configuration")
     context = _bare_context(session, folder)
     raw = {"sourceRoots": root or [], "sourceGlobs": glob or []} if settings.given else None
-    with closing(_index(path, embedder)) as index:
+    # Nothing is embedded for an index that is thrown away.
+    with (
+        nullcontext(path) if write else _copied(path) as file,
+        closing(_index(file, embedder if write else "none")) as index,
+    ):
         result = memory_docs_ingest(context, index, raw)
     receipt = result.details.get("receipt") or {}
     if as_json:
-        print_json(result.details)
+        emit_change("memory docs-ingest", path, plain(result.details), write=write and result.error is None)
     elif result.error is None and not receipt.get("skipReason"):
         emit(result.text)
+        emit_unless_written(write)
     roots = session.config.docs.source_roots
     wrong = [f"{name} (no such folder)" for name in roots if not Path(name).expanduser().is_dir()]
     _raise(result.error, f"{', '.join(wrong or roots)}: {result.text}", receipt)
@@ -180,7 +189,7 @@ def backfill(
     profile: Profile = "seed",
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
-    dry_run: DryRun = False,
+    write: Write = False,
     as_json: Json = False,
 ) -> None:
     """Add the lab's columns to an older table.
@@ -196,14 +205,14 @@ def backfill(
         config=config,
         profile=profile,
         write=True,
-        dry_run=dry_run,
+        dry_run=not write,
         despite_gateway=despite_gateway,
         wait=wait,
     ) as session:
         table = session.table
         assert table is not None  # noqa: S101 - only a new table may be missing
         missing = list(table.describe()["missingColumns"])
-        if dry_run:
+        if not write:
             filled = table.unfilled()
         elif session.context.read_only:
             _refuse(session)
@@ -211,13 +220,12 @@ def backfill(
             added, filled = table.backfill()
             missing = list(added)
     warn(*session.notes)
-    details = {"addedColumns": missing, "filledRows": filled, "dryRun": dry_run, "dbPath": str(folder)}
     if as_json:
-        print_json(details)
+        emit_change("memory backfill", folder, {"addedColumns": missing, "filledRows": filled}, write=write)
         return
     what = f"columns {', '.join(missing)}" if missing else "no column"
-    state = "would be added" if dry_run else "added"
-    emit_folded(f"{what} {state}, values for {counted(filled, 'row')}")
+    emit_folded(f"{what} {'added' if write else 'to add'}, values for {counted(filled, 'row')}")
+    emit_unless_written(write)
 
 
 def compact(
@@ -227,6 +235,7 @@ def compact(
     profile: Profile = "seed",
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
+    write: Write = False,
     as_json: Json = False,
 ) -> None:
     """Merge the files of a table, delete older versions.
@@ -239,23 +248,26 @@ def compact(
         config=config,
         profile=profile,
         write=True,
+        dry_run=not write,
         despite_gateway=despite_gateway,
         wait=wait,
         keep_seconds=int(keep * 86400),
     ) as session:
         table = session.table
         assert table is not None  # noqa: S101 - only a new table may be missing
-        before = table.describe()
-        if session.context.read_only:
-            _refuse(session)
-        table.compact()
-        after = table.describe()
+        before = after = table.describe()
+        if write:
+            if session.context.read_only:
+                _refuse(session)
+            table.compact()
+            after = table.describe()
     warn(*session.notes)
     if as_json:
-        print_json({"before": before, "after": after})
+        emit_change("memory compact", folder, {"before": before, "after": after}, write=write)
         return
-    sizes = ", ".join(f"{name} {before[name]} to {after[name]}" for name in ("fragments", "bytes"))
-    emit(f"compacted {counted(after['rows'], 'memory')}: {sizes}")
+    sizes = ", ".join(f"{name} {before[name]}" + (f" to {after[name]}" if write else "") for name in SIZES)
+    emit(f"{counted(after['rows'], 'memory')} {'compacted' if write else 'to compact'}: {sizes}")
+    emit_unless_written(write)
 
 
 @contextmanager
@@ -273,6 +285,24 @@ def docs_lane(session: Session, folder: Path, docs: Path | None) -> Iterator[Doc
     embed = session.encode if session.embedder else None
     with closing(DocsLane(replace(settings, enabled=True), DocsIndex(path, embed, session.context.model))) as lane:
         yield lane
+
+
+@contextmanager
+def _copied(path: Path) -> Iterator[Path]:
+    """Yield a copy of an index of documents, which may be missing, in a folder that is removed afterwards."""
+    import sqlite3
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        copy = Path(folder, path.name)
+        if path.is_file():
+            address = f"{path.resolve().as_uri()}?mode=ro"
+            try:
+                with closing(sqlite3.connect(address, uri=True)) as old, closing(sqlite3.connect(copy)) as new:
+                    old.backup(new)
+            except sqlite3.Error as error:
+                raise UnusableInput(f"{path}: cannot be used as a document index ({error})") from None
+        yield copy
 
 
 def _index(path: Path, embedder: str | None) -> Any:

@@ -9,13 +9,12 @@ import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
-from lab.cli.options import Profile
+from lab.cli.options import DryRun, Profile, Write, require_one
 from lab.cli.output import Json, announce, announce_folded, emit_folded
 from lab.memory.cli.memory_options import (
     AllowGateway,
     CompactEvery,
     ConfigFile,
-    DryRun,
     EmbedderName,
     FileFormat,
     FileLimit,
@@ -63,6 +62,7 @@ def import_file(
     compact_every: CompactEvery = 128,
     wait: Wait = 10.0,
     dry_run: DryRun = False,
+    write: Write = False,
     as_json: Json = False,
 ) -> None:
     """Append the memories of a file in one commit.
@@ -73,6 +73,7 @@ def import_file(
     """
     from lab.memory.tools.importing import memory_import
 
+    require_one(dry_run, write)
     require_format(file_format)
     if dedupe not in ("none", "id", "id_text"):
         raise UnusableInput(f"--dedupe {dedupe}: expected none, id or id_text")
@@ -88,7 +89,7 @@ def import_file(
         scope=scope,
         write=True,
         create=True,
-        dry_run=dry_run,
+        dry_run=not write,
         despite_gateway=despite_gateway,
         compact_every=compact_every,
         wait=wait,
@@ -100,11 +101,11 @@ def import_file(
             dedupe=dedupe,
             scope=scope,
             limit=limit,
-            dry_run=dry_run,
+            dry_run=not write,
         )
-    finish(result, session, as_json=as_json, dry_run=dry_run)
+    finish(result, session, as_json=as_json, change="memory import", write=write)
     if not as_json and result.error is None:
-        _show(result.details, session.context.dimension, will="would be " if dry_run else "")
+        _show(result.details, session.context.dimension, will="" if write else "would be ")
     if failed := result.details.get("failed"):
         first = result.details["failures"][0]
         raise CheckFailed(f"{source}: {counted(failed, 'record')} not imported; the first is {_place(first)}")

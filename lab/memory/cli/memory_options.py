@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
-from lab.cli.output import announce_folded, emit, emit_json
+from lab.cli.output import announce_folded, emit, emit_change, emit_json
 from lab.memory.cli.memory_preflight import preflight_sentence
 from lab.report.tables import folded
 
@@ -58,7 +58,6 @@ AllowGateway = Annotated[
 ]
 CompactEvery = Annotated[int, typer.Option(min=1, help="Number of commits after which the table is compacted.")]
 Wait = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for another writer of the lab.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would happen; write nothing.")]
 DocsIndexFile = Annotated[
     Path | None, typer.Option("--docs", metavar="FILE", help="Index of the documents. [default: FOLDER/docs.sqlite]")
 ]
@@ -155,13 +154,19 @@ def require_format(name: str | None) -> None:
         raise UnusableInput(f"--format {name}: expected json or jsonl")
 
 
-def print_json(value: dict[str, Any]) -> None:
-    """Print the details of a tool as one JSON object, with numbers as JavaScript writes them."""
+def plain(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the details of a tool as JSON values, with numbers as JavaScript writes them."""
     import json
 
     from lab.systems.openclaw.upstream.js import js_json
 
-    emit_json(json.loads(js_json(value)))
+    details: dict[str, Any] = json.loads(js_json(value))
+    return details
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print the details of a tool as one JSON object."""
+    emit_json(plain(value))
 
 
 def with_places(text: str, lines: Sequence[str], memories: Sequence[dict[str, Any]]) -> str:
@@ -190,19 +195,25 @@ def warn(*notes: str) -> None:
         announce_folded(f"note: {note}")
 
 
-def finish(result: ToolResult, session: Session, *, as_json: bool, dry_run: bool = False) -> None:
+def finish(result: ToolResult, session: Session, *, as_json: bool, change: str = "", write: bool = False) -> None:
     """Print the result of a tool; raise the error of a refused call, with the exit code of its reason.
 
-    With --json the receipt also says how the table is kept.
+    ``change`` names a command that changes the table if it is to ``write``. With --json the receipt also says how the
+    table is kept.
     """
     table = session.table
     warn(*session.notes, *result.log)
     if as_json:
         kept = {} if table is None else {"tableSettings": table.settings.describe(), "compactions": table.compactions}
-        print_json({**result.details, **kept, **({"dryRun": True} if dry_run else {})})
+        details = plain({**result.details, **kept})
+        if change:
+            # A refused memory is not written.
+            emit_change(change, Path(session.context.db_path), details, write=write and result.error is None)
+        else:
+            emit_json(details)
     elif result.error is None and result.details.get("action") != "not_found":
-        if dry_run:
-            emit("Dry run, nothing was written. It would be:")
+        if change and not write:
+            emit("Nothing was written. With --write:")
         # Texts of memories keep their lines; the warning below one is a sentence.
         head, mark, warning = result.text.partition("\n⚠️")
         emit(head + (f"\n{folded(mark.strip() + warning)}" if mark else ""))

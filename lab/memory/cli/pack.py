@@ -15,7 +15,8 @@ import typer
 
 from lab.base.errors import LabError, UnusableInput
 from lab.base.formatting import counted
-from lab.cli.output import Json, complain, emit, emit_folded, emit_json, emit_table
+from lab.cli.options import Write
+from lab.cli.output import Json, complain, emit, emit_folded, emit_json, emit_table, emit_unless_written
 from lab.memory.cli.facts_read import HERE
 from lab.memory.cli.ledger_read import Profile, is_upstream
 
@@ -124,6 +125,7 @@ def pack(
     use: Annotated[
         bool, typer.Option("--use", help="Record in the ledgers that the included observations were used.")
     ] = False,
+    write: Write = False,
     with_trace: Annotated[bool, typer.Option("--trace", help="Show the reasons for each candidate.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -131,7 +133,7 @@ def pack(
 
     The bundle stays within the budget. Most items are whole texts. One that does not fit, or would take over half of
     the budget, is cut to its abstract. Part of a raw record is used only if it alone has a number or name of the query.
-    Without --use no ledger is changed. --rerank keeps its answers in the cache.
+    --use changes a ledger, and only with --write. --rerank keeps its answers in the cache.
     """
     import time
     from datetime import UTC
@@ -146,6 +148,7 @@ def pack(
     _require("--rerank", rerank, {"--rerank-key-env": rerank_key_env, "--allow-remote": allow_remote})
     _require("--facts", facts, {"--facts-ledger": facts_ledger, "--facts-root": facts_root != HERE})
     _require("a ledger", ledgers, {"--use": use, "--archived": archived})
+    _require("--use", use, {"--write": write})
     at = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
     if query == "-":
         # A prompt can be longer than an argument may be. A broken character must not prevent a pack.
@@ -167,7 +170,7 @@ def pack(
     searched = time.perf_counter()
     done = packed(query, founds, settings, scope=scope, now_ms=now_ms, tail=turns)
     ended = time.perf_counter()
-    uses = [receipt for lane in sources for receipt in _used(lane, done.refs, at)] if use else []
+    uses = [receipt for lane in sources for receipt in _used(lane, done.refs, at, write=write)] if use else []
     refreshed = [ref for receipt in uses for ref in receipt["selection"]["refreshed_record_refs"]]
     timing = {"search": round((searched - started) * 1000, 3), "pack": round((ended - searched) * 1000, 3)}
     stamp = at.isoformat()
@@ -177,7 +180,8 @@ def pack(
         return
     _emit(done, explained if with_trace else None)
     if use:
-        emit(f"Recorded as used: {counted(len(refreshed), 'observation')}.")
+        emit(f"{'Recorded' if write else 'To record'} as used: {counted(len(refreshed), 'observation')}.")
+        emit_unless_written(write)
 
 
 def _settings(
@@ -234,20 +238,23 @@ def _require(needed: str, given: object, options: Mapping[str, object]) -> None:
             raise UnusableInput(f"{option} does nothing without {needed}; add it, or leave {option} out")
 
 
-def _used(lane: LedgerLane, refs: Sequence[str], at: datetime) -> list[dict[str, Any]]:
+def _used(lane: LedgerLane, refs: Sequence[str], at: datetime, *, write: bool) -> list[dict[str, Any]]:
     """Record that observations of a ledger were used; return the receipts, each of as many as one may have."""
     from lab.memory.ledger.use import MOST_REFS
 
     own = [ref.removeprefix(lane.prefix) for ref in refs if ref.startswith(f"{lane.prefix}obs:")]
-    return [_recorded(lane, own[start : start + MOST_REFS], at) for start in range(0, max(1, len(own)), MOST_REFS)]
+    return [
+        _recorded(lane, own[start : start + MOST_REFS], at, write=write)
+        for start in range(0, max(1, len(own)), MOST_REFS)
+    ]
 
 
-def _recorded(lane: LedgerLane, own: Sequence[str], at: datetime) -> dict[str, Any]:
+def _recorded(lane: LedgerLane, own: Sequence[str], at: datetime, *, write: bool) -> dict[str, Any]:
     """Record that observations of a ledger were used; return the receipt. A ledger that cannot be written is named."""
     from lab.memory.ledger.use import use as record
 
     try:
-        receipt = record(lane.path, own, write=True, now=at)
+        receipt = record(lane.path, own, write=write, now=at)
     except LabError as error:
         complain(f"the use of {counted(len(own), 'observation')} was not recorded: {error}")
         receipt = record(lane.path, [], write=False, now=at)

@@ -12,7 +12,8 @@ import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.cli.options import Write
+from lab.cli.output import Json, emit, emit_change, emit_folded, emit_json, emit_table, emit_unless_written
 from lab.memory.cli.memory_options import AllowGateway, Folder, Wait, warn
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ Root = Annotated[
     Path | None, typer.Option("--root", metavar="DIR", help="Folder of the tags. [default: FOLDER-snapshots]")
 ]
 TagName = Annotated[str, typer.Argument(metavar="TAG", help="1 to 64 letters, digits, '.', '_' and '-'.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without it, everything is checked and nothing is changed.")]
 Backup = Annotated[bool, typer.Option("--backup", help="TAG is the name of a backup that a checkout made.")]
-_DRY = "Dry run, nothing was changed; --yes does it."
 
 
 def add_to(app: typer.Typer) -> None:
@@ -44,8 +43,9 @@ def tag(
     name: TagName,
     root: Root = None,
     in_table: Annotated[
-        bool, typer.Option("--in-table", help="Tag the version inside the table instead of copying it.")
+        bool, typer.Option("--in-table", help="Tag the version inside the table instead of copying it; needs --write.")
     ] = False,
+    write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
     as_json: Json = False,
@@ -55,23 +55,28 @@ def tag(
     Copies the table to DIR/TAG/data with a digest of every file; only its owner
     can read it. A gateway may use the table meanwhile. With --in-table nothing
     is copied: the version stays in the table, which no compaction then deletes,
-    and is lost with the table.
+    and is lost with the table; this needs --write.
     """
     from lab.memory.store.tags import create_tag, create_version_tag, open_for_tags, receipt_of, root_of
+    from lab.memory.table.lance_table import require_permitted
 
     started, tags = time.perf_counter_ns(), root_of(folder, root)
-    if in_table:
-        with open_for_tags(
-            folder, "lab memory tags add", despite_gateway=despite_gateway, wait=wait, write=True
-        ) as table:
-            manifest = create_version_tag(folder, name, tags, now=datetime.now(UTC), table=table)
+    if not in_table:
+        # The copy is the lab's own output.
+        write, manifest = True, create_tag(folder, name, tags, now=datetime.now(UTC))
     else:
-        manifest = create_tag(folder, name, tags, now=datetime.now(UTC))
-    receipt = _receipt("tag", folder, tags, started) | receipt_of(manifest)
+        if not write:
+            require_permitted(folder, despite_gateway=despite_gateway)
+        with open_for_tags(
+            folder, "lab memory tags add", despite_gateway=despite_gateway, wait=wait, write=write
+        ) as table:
+            manifest = create_version_tag(folder, name, tags, now=datetime.now(UTC), table=table, write=write)
     if as_json:
-        emit_json(receipt)
+        receipt = _receipt("tag", folder, tags, started) | receipt_of(manifest)
+        emit_change("memory tags add", folder if in_table else tags, receipt, write=write)
         return
-    emit(f"tagged {counted(manifest.rows or 0, 'memory')} as {name}")
+    emit(f"{'tagged' if write else 'would tag'} {counted(manifest.rows or 0, 'memory')} as {name}")
+    emit_unless_written(write)
     if not in_table:
         emit(f"  {tags / name / 'data'}")
 
@@ -114,7 +119,7 @@ def checkout(
     name: TagName,
     root: Root = None,
     backup: Backup = False,
-    yes: Yes = False,
+    write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
     as_json: Json = False,
@@ -130,30 +135,28 @@ def checkout(
 
     started, tags = time.perf_counter_ns(), root_of(folder, root)
     place = place_of(tags, name, backup=backup)
-    done = check_out(folder, place, tags, now=datetime.now(UTC), write=yes, despite_gateway=despite_gateway, wait=wait)
+    done = check_out(
+        folder, place, tags, now=datetime.now(UTC), write=write, despite_gateway=despite_gateway, wait=wait
+    )
     warn(*done.notes)
     undo = _undo(folder, root, done)
     if as_json:
-        emit_json(
-            _receipt("checkout", folder, tags, started)
-            | {
-                "tag": name,
-                "dryRun": not yes,
-                "before": _contents(done.before),
-                "after": _contents(done.after),
-                "backup": done.backup or None,
-                "restartRequired": yes,
-                "rollback": undo or None,
-            }
-        )
+        receipt = _receipt("checkout", folder, tags, started) | {
+            "tag": name,
+            "before": _contents(done.before),
+            "after": _contents(done.after),
+            "backup": done.backup or None,
+            "restartRequired": write,
+            "rollback": undo or None,
+        }
+        emit_change("memory tags checkout", folder, receipt, write=write)
         return
-    if not yes:
-        emit(_DRY)
     before = "no readable table" if done.before is None else counted(done.before.rows, "memory")
     after = 0 if done.after is None else done.after.rows
-    emit(f"{'restored' if yes else 'would restore'} {name}: {counted(after, 'memory')} in the place of {before}")
-    if yes:
+    emit(f"{'restored' if write else 'would restore'} {name}: {counted(after, 'memory')} in the place of {before}")
+    if write:
         emit_folded("Start the gateway again: it still has the old table open.")
+    emit_unless_written(write)
     if undo:
         emit(f"To undo:\n  {undo}")
 
@@ -163,7 +166,7 @@ def delete(
     name: TagName,
     root: Root = None,
     backup: Backup = False,
-    yes: Yes = False,
+    write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
     as_json: Json = False,
@@ -179,19 +182,18 @@ def delete(
     except UnusableInput:
         # A damaged tag can be deleted.
         in_table = False
-    if yes and in_table and (folder / "memories.lance").is_dir():
+    if write and in_table and (folder / "memories.lance").is_dir():
         with open_for_tags(
             folder, "lab memory tags delete", despite_gateway=despite_gateway, wait=wait, write=True
         ) as table:
             delete_tag(place, table)
-    elif yes:
+    elif write:
         delete_tag(place, None)
     if as_json:
-        emit_json(_receipt("delete", folder, tags, started) | {"tag": name, "dryRun": not yes, "backup": backup})
+        receipt = _receipt("delete", folder, tags, started) | {"tag": name, "backup": backup}
+        emit_change("memory tags delete", folder, receipt, write=write)
         return
-    if not yes:
-        emit(_DRY)
-    emit(f"{'deleted' if yes else 'would delete'} {place}")
+    emit(f"{'deleted' if write else 'would delete'} {place}")
 
 
 def _receipt(op: str, folder: Path, root: Path, started: int) -> dict[str, Any]:
@@ -225,4 +227,4 @@ def _undo(folder: Path, root: Path | None, done: Checkout) -> str:
     if not done.backup:
         return ""
     words = ["lab", "memory", "tags", "checkout", str(folder), done.backup, *(["--root", str(root)] if root else [])]
-    return shlex.join([*words, *([] if done.manifest.lance_tag else ["--backup"]), "--yes"])
+    return shlex.join([*words, *([] if done.manifest.lance_tag else ["--backup"]), "--write"])

@@ -10,7 +10,8 @@ import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.cli.options import Write
+from lab.cli.output import Json, emit, emit_change, emit_folded, emit_json, emit_table, emit_unless_written
 from lab.memory.cli.memory_options import AllowGateway, Folder, Wait, warn
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ VectorRows = Annotated[
     int | None,
     typer.Option("--vector-from", min=256, help="Number of rows from which vectors get an index. [default: never]"),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without it, nothing is changed.")]
 # A vector index that finds less than this share of the nearest rows is worth a warning.
 AGREEMENT = 0.95
 ICU = "a gateway with LanceDB 0.27 cannot search an icu index, so that it finds nothing by words; ngram works there"
@@ -59,7 +59,7 @@ def status(
     started = time.perf_counter_ns()
     with _table(folder, "status", write=False) as table:
         found = index.status(table, _thresholds(unindexed, fragments, vector_rows))
-        receipt = index.receipt_of("status", table, found, started, dry_run=False)
+        receipt = index.receipt_of("status", table, found, started)
     if as_json:
         emit_json(receipt)
     else:
@@ -86,7 +86,7 @@ def build(
     unindexed: Unindexed = 0.1,
     fragments: Fragments = 32,
     vector_rows: VectorRows = None,
-    yes: Yes = False,
+    write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
     as_json: Json = False,
@@ -104,19 +104,19 @@ def build(
     if words == "icu":
         warn(ICU)
     started, thresholds = time.perf_counter_ns(), _thresholds(unindexed, fragments, vector_rows)
-    with _table(folder, "build", write=yes, dry_run=not yes, despite_gateway=despite_gateway, wait=wait) as table:
-        if yes:
+    with _table(folder, "build", write=write, dry_run=not write, despite_gateway=despite_gateway, wait=wait) as table:
+        if write:
             done = index.build(table, thresholds, words=words, rebuild=rebuild)
         else:
             before = index.status(table, thresholds)
             names = [f"{column}_idx" for column, _ in before.missing]
             done = index.Done(before, before, (*names, *(one.name for one in before.indexes if rebuild)))
         warn(*table.notes)
-        receipt = index.receipt_of("build", table, done, started, dry_run=not yes)
+        receipt = index.receipt_of("build", table, done, started)
     if as_json:
-        emit_json(receipt)
+        emit_change("memory index build", folder, receipt, write=write)
         return
-    _report(done, "built" if yes else "would build", yes=yes)
+    _report(done, "built" if write else "would build", write=write)
     if done.agreement is not None:
         found = f"the vector index finds {done.agreement:.0%} of the nearest {index.TOP} rows"
         emit_folded(f"{'warning: ' if done.agreement < AGREEMENT else ''}{found}")
@@ -124,41 +124,41 @@ def build(
 
 def optimize(
     folder: Folder,
-    force: Annotated[bool, typer.Option("--force", help="Also if no threshold is reached.")] = False,
     keep: Annotated[float, typer.Option(min=0.0, help="Days for which older versions stay; 0 deletes them all.")] = 7.0,
     unindexed: Unindexed = 0.1,
     fragments: Fragments = 32,
     vector_rows: VectorRows = None,
-    yes: Yes = False,
+    write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
     as_json: Json = False,
 ) -> None:
     """Merge files and update the indexes, if that is due.
 
-    It is due if a threshold is reached. Builds no index. Versions with a tag
+    It is due if a threshold is reached; lower ones, such as --max-fragments 2,
+    make it due earlier. Builds no index. Versions with a tag
     stay, however old.
     """
     from lab.memory.store import index
 
     started, thresholds = time.perf_counter_ns(), _thresholds(unindexed, fragments, vector_rows)
     with _table(
-        folder, "optimize", write=yes, dry_run=not yes, despite_gateway=despite_gateway, wait=wait, keep_days=keep
+        folder, "optimize", write=write, dry_run=not write, despite_gateway=despite_gateway, wait=wait, keep_days=keep
     ) as table:
-        if yes:
-            done = index.optimize(table, thresholds, force=force)
+        if write:
+            done = index.optimize(table, thresholds)
         else:
             before = index.status(table, thresholds)
             stale = tuple(one.name for one in before.indexes if one.unindexed)
-            due = bool(before.reasons) or force
+            due = bool(before.reasons)
             done = index.Done(before, before, ("files", *stale) if due else ())
         warn(*table.notes)
-        receipt = index.receipt_of("optimize", table, done, started, dry_run=not yes)
+        receipt = index.receipt_of("optimize", table, done, started)
     if as_json:
-        emit_json(receipt)
+        emit_change("memory index optimize", folder, receipt, write=write)
         return
-    _report(done, "brought up to date" if yes else "would bring up to date", yes=yes)
-    if yes and done.changed:
+    _report(done, "brought up to date" if write else "would bring up to date", write=write)
+    if write and done.changed:
         emit(f"small files {done.before.small_fragments} to {done.after.small_fragments}")
 
 
@@ -210,16 +210,15 @@ def _show(found: Status) -> None:
 def _due(folder: Path, found: Status) -> tuple[str, str]:
     """Return what is due, and its command; the command is blank if nothing is."""
     if found.missing:
-        return "indexes are missing", shlex.join(["lab", "memory", "index", "build", str(folder), "--yes"])
+        return "indexes are missing", shlex.join(["lab", "memory", "index", "build", str(folder), "--write"])
     if found.reasons:
-        return ", ".join(found.reasons), shlex.join(["lab", "memory", "index", "optimize", str(folder), "--yes"])
+        return ", ".join(found.reasons), shlex.join(["lab", "memory", "index", "optimize", str(folder), "--write"])
     return "nothing is due", ""
 
 
-def _report(done: Done, what: str, *, yes: bool) -> None:
+def _report(done: Done, what: str, *, write: bool) -> None:
     if not done.changed:
         emit("nothing to do")
         return
-    if not yes:
-        emit("Dry run, nothing was changed; --yes does it.")
     emit_folded(f"{what}: {', '.join(done.changed)}")
+    emit_unless_written(write)

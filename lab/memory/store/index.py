@@ -174,10 +174,10 @@ def build(
     return Done(before, after, tuple(f"{column}_idx" for column, _ in chosen), agreement)
 
 
-def optimize(table: LanceTable, thresholds: Thresholds, *, force: bool = False) -> Done:
-    """Merge files and update the indexes if a threshold is reached, or with ``force`` (IX-3, IX-6)."""
+def optimize(table: LanceTable, thresholds: Thresholds) -> Done:
+    """Merge files and update the indexes if a threshold is reached (IX-3, IX-6)."""
     before = status(table, thresholds)
-    if not (before.reasons or force):
+    if not before.reasons:
         return Done(before, before, ())
     table.compact()
     after = status(table, thresholds)
@@ -217,7 +217,7 @@ def agreement_of(table: LanceTable, *, seed: int = 0) -> float | None:
     return float(np.mean(shares))
 
 
-def receipt_of(op: str, table: LanceTable, done: Done | Status, started: int, *, dry_run: bool) -> dict[str, Any]:
+def receipt_of(op: str, table: LanceTable, done: Done | Status, started: int) -> dict[str, Any]:
     """Return the receipt of an operation that began at ``started`` (``time.perf_counter_ns``)."""
     about: dict[str, Any] = {
         "schema": SCHEMA,
@@ -230,7 +230,6 @@ def receipt_of(op: str, table: LanceTable, done: Done | Status, started: int, *,
         about |= {**done.receipt(), "thresholds": done.thresholds.receipt()}
     else:
         about |= {
-            "dryRun": dry_run,
             "changed": list(done.changed),
             "before": done.before.receipt(),
             "after": done.after.receipt(),

@@ -60,8 +60,12 @@ def write_manifest(folder: Path, value: dict[str, Any]) -> None:
 
 def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a tag. Raises :class:`UnusableInput` if it is damaged, edited, or of another kind."""
+    return manifest_of(expect(read_json(folder / NAME, once=True), dict, str(folder / NAME)), folder)
+
+
+def manifest_of(value: dict[str, Any], folder: Path) -> Manifest:
+    """Return the manifest of the tag in ``folder`` from its JSON. Raises what :func:`read_manifest` raises."""
     path = folder / NAME
-    value = expect(read_json(path, once=True), dict, str(path))
     if value.get("kind") != KIND:
         raise UnusableInput(f"{path}: kind is {value.get('kind')!r}, expected {KIND!r}")
     seal = value.get(_SELF)

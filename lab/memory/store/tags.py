@@ -31,9 +31,11 @@ from lab.memory.store.manifest import (
     BACKUPS,
     DATA,
     FOLDER,
+    KIND,
     NAME,
     VERSION,
     Manifest,
+    manifest_of,
     read_manifest,
     require_tag,
     write_manifest,
@@ -111,14 +113,22 @@ def create_tag(folder: Path, tag: str, root: Path, *, now: datetime) -> Manifest
     return read_manifest(root / tag)
 
 
-def create_version_tag(folder: Path, tag: str, root: Path, *, now: datetime, table: LanceTable) -> Manifest:
+def create_version_tag(
+    folder: Path, tag: str, root: Path, *, now: datetime, table: LanceTable, write: bool = True
+) -> Manifest:
     """Tag the newest version inside the table, without a copy, and keep the digest of its rows (IX-10).
 
-    Raises :class:`UnusableInput` if the tag exists there or here.
+    Without ``write``, everything is checked and nothing is kept. Raises :class:`UnusableInput` if the tag exists there
+    or here.
     """
     require_new(root, tag)
+    if not write:
+        table.require_changeable()
     if tag in table.ask(lambda opened: opened.tags.list()):
         raise UnusableInput(f"{folder}: table {TABLE!r} has a tag {tag} already; choose another name")
+    if not write:
+        about = _about(folder, tag, now, table.ask(contents_of), Copied((), 0), VERSION)
+        return manifest_of({"kind": KIND, **about}, root / tag)
     with writing(root):
         contents = table.ask(contents_of)
         # The manifest comes first: a version that is tagged without one could not be checked.

@@ -144,7 +144,7 @@ def test_crontab_line_runs_the_job_in_its_folder(tmp_path: Path) -> None:
     (folder / ".venv" / "bin").mkdir(parents=True)
     stand_in = folder / ".venv" / "bin" / "lab"
     stand_in.write_text(
-        '#!/bin/sh\necho "$PWD $*" >>calls\necho "$XDG_RUNTIME_DIR" >bus\n[ "$1" != ledger ] || exit 0\ncat "$4"\n',
+        '#!/bin/sh\necho "$PWD $*" >>calls\necho "$XDG_RUNTIME_DIR" >bus\n[ "$1" != memory ] || exit 0\ncat "$5"\n',
         "utf-8",
     )
     stand_in.chmod(0o755)
@@ -157,11 +157,11 @@ def test_crontab_line_runs_the_job_in_its_folder(tmp_path: Path) -> None:
     bare = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
     assert subprocess.run(["/bin/sh", "-c", command], check=False, env=bare).returncode == 0
     assert (folder / "bus").read_text("utf-8") == f"/run/user/{os.getuid()}\n"
-    assert (folder / "calls").read_text("utf-8").startswith(f"{folder} ledger writeback ")
+    assert (folder / "calls").read_text("utf-8").startswith(f"{folder} memory ledger writeback ")
     # Silent if it succeeds; else a message made of what it complained about.
     assert not (folder / "sent").exists()
     stand_in.write_text(
-        '#!/bin/sh\n[ "$1" = message ] && { cat "$4"; exit 0; }\necho "error: is locked" >&2\nexit 4\n', "utf-8"
+        '#!/bin/sh\n[ "$1" = nightly ] && { cat "$5"; exit 0; }\necho "error: is locked" >&2\nexit 4\n', "utf-8"
     )
     assert subprocess.run(["/bin/sh", "-c", command], check=False).returncode == 4
     assert (folder / "sent").read_text("utf-8") == "error: is locked\n"
@@ -172,7 +172,7 @@ def test_watch_of_a_crontab_is_started_again_only_if_it_was_killed(tmp_path: Pat
     folder = tmp_path / "lab"
     (folder / ".venv" / "bin").mkdir(parents=True)
     stand_in = folder / ".venv" / "bin" / "lab"
-    stand_in.write_text('#!/bin/sh\necho "$2" >>calls\n[ "$1" != message ] || exit 0\nexit "$(cat wanted)"\n', "utf-8")
+    stand_in.write_text('#!/bin/sh\necho "$2" >>calls\n[ "$1" != nightly ] || exit 0\nexit "$(cat wanted)"\n', "utf-8")
     stand_in.chmod(0o755)
     shutil.copy(ROOT / "docs" / "recipes" / "job.sh", folder)
     (folder / "nightly.env").touch()

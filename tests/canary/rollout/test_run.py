@@ -50,7 +50,7 @@ def test_dry_run_is_the_default_and_changes_nothing(make_gateway: Make, tmp_path
     before = gateway.running()
     done = run_here(*gateway.words("--out", tmp_path / "out"))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Dry run: nothing is written or restarted.")
+    assert done.stdout.startswith("Nothing was written or restarted. With --write:")
     assert "    6 - memory: 'memory-lancedb'\n    6 + memory: 'openclaw-mem-engine'\n" in done.stdout
     assert as_before(gateway)
     assert gateway.running() == before

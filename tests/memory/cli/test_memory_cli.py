@@ -21,10 +21,14 @@ SECRET = "sk-" + "a1B2" * 8
 MARK = "wombat"
 
 
-def memory(*words: str | Path, **environment: str) -> Done:
-    """Run ``lab memory`` with the embedder for tests."""
+CHANGES = ("store", "forget", "import", "docs-ingest", "backfill", "compact")
+
+
+def memory(*words: str | Path, write: bool = True, **environment: str) -> Done:
+    """Run ``lab memory`` with the embedder for tests, and a command that changes something with ``--write``."""
     takes = words[0] in ("store", "recall", "forget", "import", "docs-ingest", "docs-search")
-    return run_here("memory", *words, *(("--embedder", "hashing") if takes else ()), **environment)
+    more = (*(("--embedder", "hashing") if takes else ()), *(("--write",) if write and words[0] in CHANGES else ()))
+    return run_here("memory", *words, *more, **environment)
 
 
 def stored(folder: Path) -> list[dict[str, Any]]:
@@ -75,7 +79,9 @@ def test_receipts_have_settings_and_no_text(tmp_path: Path) -> None:
 
 
 def test_dry_runs_write_nothing(folder: Path, tmp_path: Path) -> None:
-    export = tmp_path / "e.jsonl"
+    export, notes = tmp_path / "e.jsonl", tmp_path / "notes"
+    notes.mkdir()
+    (notes / "a.md").write_text("# Kiln\n\nThe kiln is fired on Mondays.\n", "utf-8")
     memory("export", folder, export)
     before = {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
     (first, _) = stored(folder)
@@ -84,11 +90,18 @@ def test_dry_runs_write_nothing(folder: Path, tmp_path: Path) -> None:
         ("forget", folder, "--id", first["id"]),
         ("import", folder, export, "--dedupe", "none"),
         ("backfill", folder),
+        ("compact", folder, "--keep", "0"),
+        ("docs-ingest", folder, "--root", notes),
         ("store", tmp_path / "none", "a new one"),
         ("import", tmp_path / "none", export),
     ):
-        done = memory(*words, "--dry-run")
+        done = memory(*words, write=False)
         assert done.returncode == 0, done.stderr
+        assert "Nothing was written" in done.stdout
+        receipt = json.loads(memory(*words, "--json", write=False).stdout)
+        head = (receipt["command"], receipt["target"], receipt["written"])
+        target = words[1] / "docs.sqlite" if words[0] == "docs-ingest" else words[1]
+        assert head == (f"lab memory {words[0]}", str(target), False)
     assert {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))} == before
     assert not (tmp_path / "none").exists()
 

@@ -37,13 +37,13 @@ def test_damaged_table_is_neither_read_nor_written(tmp_path: Path) -> None:
     source = lines(tmp_path / "e.jsonl", {"text": "another"})
     for words in (
         ("store", folder, "another"),
-        ("store", folder, "another", "--dry-run"),
         ("import", folder, source),
         ("list", folder),
         ("stats", folder),
         ("export", folder, tmp_path / "out.jsonl"),
     ):
-        one_line(memory(*words), 2, "damaged or missing; restore the folder from a backup")
+        for write in (True, False):
+            one_line(memory(*words, write=write), 2, "damaged or missing; restore the folder from a backup")
     assert sorted(path.name for path in folder.rglob("*.lance")) == before
 
 
@@ -53,7 +53,7 @@ def test_dry_run_is_refused_where_the_change_would_be(tmp_path: Path) -> None:
     folder.chmod(0o555)
     try:
         for words in (("store", folder, "x"), ("backfill", folder), ("store", folder / "new", "x")):
-            one_line(memory(*words, "--dry-run"), 2, "nothing would be written, because")
+            one_line(memory(*words, write=False), 2, "nothing would be written, because")
     finally:
         folder.chmod(0o755)
 
@@ -90,7 +90,7 @@ def test_import_names_every_record_that_is_not_stored_as_it_is(tmp_path: Path) -
 
 def test_import_counts_vectors_without_an_embedder(tmp_path: Path) -> None:
     source = lines(tmp_path / "e.jsonl", {"text": "one", "vector": [0.5] * 9}, {"text": "two", "vector": [0.5] * 3})
-    for more in (("--dry-run",), ()):
+    for more in (("--dry-run",), (), ("--write",)):
         words = ("import", tmp_path / "s", source, "--dimension", "9", "--embedder", "none", "--json", *more)
         value = json.loads(run_here("memory", *words).stdout)
         assert value["vectors"] == {"kept": 1, "embedded": 0, "zero": 1}
@@ -183,7 +183,7 @@ def test_stats_name_missing_columns_of_the_plugin(tmp_path: Path) -> None:
     said = " ".join(memory("stats", folder).stdout.split())
     assert "scope global, for want of a column" in said
     assert "backfill cannot add them" in said
-    one_line(memory("backfill", folder, "--dry-run"), 2, "has no column scope, trust_tier")
+    one_line(memory("backfill", folder, write=False), 2, "has no column scope, trust_tier")
 
 
 def test_lock_message_says_that_there_is_no_name_and_names_wait(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_output_fits_80_columns(tmp_path: Path) -> None:
     docs.mkdir()
     (docs / "a.md").write_text("# Kiln\n\nThe kiln is fired on Mondays.\n")
     words = ("memory", "store", folder, "x", "--dimension", "64", "--embedder", "none")
-    dry, wet = run_here(*words, "--dry-run"), run_here(*words)
+    dry, wet = run_here(*words), run_here(*words, "--write")
     assert "tightening" not in wet.stdout
     assert "because there is no embedder" in wet.stdout
     memory("docs-ingest", folder, "--root", docs)

@@ -146,23 +146,26 @@ def test_use_is_recorded_for_what_was_included_alone(ledger: Path) -> None:
     before = rows(ledger)
     assert said(ledger, "--query", "gateway")["lifecycle_write"] == []
     assert rows(ledger) == before
-    payload = said(ledger, "--query", "gateway timeout", "--use")
+    said(ledger, "--query", "gateway timeout", "--use")
+    assert rows(ledger) == before
+    payload = said(ledger, "--query", "gateway timeout", "--use", "--write")
     assert payload["trace"]["output"]["refreshedRecordRefs"] == ["obs:3"]
     used = [row.id for row in rows(ledger) if row.detail.get("lifecycle", {}).get("used_count")]
     assert used == [3]
-    assert "Recorded as used: 1 observation." in run_here("memory", "pack", ledger, "--query", "pots", "--use").stdout
+    recorded = run_here("memory", "pack", ledger, "--query", "pots", "--use", "--write").stdout
+    assert "Recorded as used: 1 observation." in recorded
 
 
 def test_use_is_recorded_for_each_of_many_items(tmp_path: Path) -> None:
     many = filled(tmp_path / "many.sqlite", [{"summary": f"Pot {n}."} for n in range(70)])
-    payload = said(many, "--query", "pot", "--limit", "70", "--use")
+    payload = said(many, "--query", "pot", "--limit", "70", "--use", "--write")
     assert len(payload["trace"]["output"]["refreshedRecordRefs"]) == len(payload["items"]) == 70
     assert [row.detail["lifecycle"]["used_count"] for row in rows(many)] == [1] * 70
 
 
 def test_two_ledgers_are_cited_by_name(ledger: Path, tmp_path: Path) -> None:
     other = filled(tmp_path / "other.sqlite", [{"summary": "The gateway timeout was never set."}])
-    payload = said(ledger, other, "--query", "gateway timeout", "--use")
+    payload = said(ledger, other, "--query", "gateway timeout", "--use", "--write")
     assert {item["recordRef"] for item in payload["items"]} == {"l:obs:3", "other:obs:1"}
     assert sorted(payload["trace"]["output"]["refreshedRecordRefs"]) == ["l:obs:3", "other:obs:1"]
 

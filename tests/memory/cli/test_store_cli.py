@@ -62,9 +62,9 @@ def test_tag_change_checkout_undo(folder: Path) -> None:
         table.add([entry(4)])
     second = bytes_of(folder)
     dry = receipt("checkout", folder, "day1")
-    assert (dry["dryRun"], dry["before"]["rowCount"], dry["after"]["rowCount"], dry["backup"]) == (True, 4, 3, None)
+    assert (dry["written"], dry["before"]["rowCount"], dry["after"]["rowCount"], dry["backup"]) == (False, 4, 3, None)
     assert bytes_of(folder) == second
-    done = store("checkout", folder, "day1", "--yes")
+    done = store("checkout", folder, "day1", "--write")
     assert done.returncode == 0, done.stderr
     assert bytes_of(folder) == first
     assert "Start the gateway again" in done.stdout
@@ -78,14 +78,14 @@ def test_tag_change_checkout_undo(folder: Path) -> None:
     assert [one["rowCount"] for one in listed["backups"]] == [3, 4]
 
 
-def test_delete_needs_yes(folder: Path) -> None:
+def test_delete_needs_write(folder: Path) -> None:
     place = folder.parent / "lancedb-snapshots" / "day1"
     store("add", folder, "day1")
-    assert "Dry run" in store("delete", folder, "day1").stdout
+    assert "Nothing was written; add --write" in store("delete", folder, "day1").stdout
     assert place.is_dir()
-    assert store("delete", folder, "day1", "--yes").returncode == 0
+    assert store("delete", folder, "day1", "--write").returncode == 0
     assert not place.exists()
-    one_line(store("delete", folder, "day1", "--yes"), 2, "has no tag day1; there is none")
+    one_line(store("delete", folder, "day1", "--write"), 2, "has no tag day1; there is none")
 
 
 def test_damaged_tag_is_listed_and_can_be_deleted(folder: Path) -> None:
@@ -95,22 +95,25 @@ def test_damaged_tag_is_listed_and_can_be_deleted(folder: Path) -> None:
     assert "damaged" in store("list", folder).stdout
     failed = store("list", folder, "--check")
     assert (failed.returncode, "not JSON" in failed.stderr) == (1, True)
-    one_line(store("checkout", folder, "day1", "--yes"), 2, "manifest.json:1: not JSON")
-    assert store("delete", folder, "day1", "--yes").returncode == 0
+    one_line(store("checkout", folder, "day1", "--write"), 2, "manifest.json:1: not JSON")
+    assert store("delete", folder, "day1", "--write").returncode == 0
 
 
 def test_version_tag_from_the_command_line(folder: Path) -> None:
-    first = receipt("add", folder, "day1", "--in-table")
+    before = bytes_of(folder.parent)
+    dry = receipt("add", folder, "day1", "--in-table")
+    assert (dry["written"], dry["rowCount"], bytes_of(folder.parent)) == (False, 3, before)
+    first = receipt("add", folder, "day1", "--in-table", "--write")
     assert (first["kind"], first["fileCount"]) == ("version", 0)
     with LanceTable(folder) as table:
         table.add([entry(4)])
     assert "in the table" in store("list", folder).stdout
-    done = store("checkout", folder, "day1", "--yes")
+    done = store("checkout", folder, "day1", "--write")
     assert "restored day1: 3 memories in the place of 4 memories" in done.stdout
     assert run_here(*done.stdout.splitlines()[-1].split()[1:]).returncode == 0
     assert "4" in run_here("memory", "stats", folder).stdout
     for one in receipt("list", folder)["tags"]:
-        assert store("delete", folder, one["tag"], "--yes").returncode == 0
+        assert store("delete", folder, one["tag"], "--write").returncode == 0
     assert store("list", folder).stdout == f"{folder}-snapshots: no tags\n"
 
 
@@ -122,10 +125,10 @@ def test_version_tag_from_the_command_line(folder: Path) -> None:
         (("add", "FOLDER", "day1", "--root", "FOLDER/tags"), "is inside the LanceDB folder"),
         (("list", "nowhere"), "nowhere: is not a LanceDB folder"),
         (("checkout", "FOLDER", "day9"), "has no tag day9; there is none"),
-        (("checkout", "FOLDER", "..", "--yes"), "expected 1 to 64 letters"),
+        (("checkout", "FOLDER", "..", "--write"), "expected 1 to 64 letters"),
         (("index", "status", "nowhere"), "nowhere: is not a LanceDB folder"),
         (("index", "build", "FOLDER", "--words", "greek"), "--words greek: expected simple, ngram or icu"),
-        (("index", "build", "FOLDER/memories.lance", "--yes"), "give the folder that contains it"),
+        (("index", "build", "FOLDER/memories.lance", "--write"), "give the folder that contains it"),
     ],
     ids=str,
 )
@@ -138,12 +141,12 @@ def test_index_commands(folder: Path) -> None:
     assert store("index", "status", folder, "--check").returncode == 1
     before = bytes_of(folder)
     dry = receipt("index", "build", folder)
-    assert (len(dry["changed"]), dry["dryRun"]) == (5, True)
+    assert (len(dry["changed"]), dry["written"]) == (5, False)
     assert bytes_of(folder) == before
-    assert "built: scope_idx" in store("index", "build", folder, "--yes").stdout
+    assert "built: scope_idx" in store("index", "build", folder, "--write").stdout
     assert store("index", "status", folder, "--check").returncode == 0
-    assert store("index", "optimize", folder, "--yes").stdout == "nothing to do\n"
-    forced = receipt("index", "optimize", folder, "--yes", "--force")
+    assert store("index", "optimize", folder, "--write").stdout == "nothing to do\n"
+    forced = receipt("index", "optimize", folder, "--write", "--max-fragments", "2")
     assert (forced["before"]["fragments"], forced["after"]["fragments"]) == (3, 1)
     assert forced["after"]["healthy"]
 
@@ -152,8 +155,8 @@ def test_write_protected_folder_is_only_read(folder: Path) -> None:
     (folder / "memories.lance").chmod(0o500)
     for words in (
         ("index", "build", folder),
-        ("index", "build", folder, "--yes"),
-        ("index", "optimize", folder, "--yes", "--force"),
+        ("index", "build", folder, "--write"),
+        ("index", "optimize", folder, "--write", "--max-fragments", "2"),
     ):
         one_line(store(*words), 2, "is write-protected")
     assert store("index", "status", folder).returncode == 0
@@ -184,8 +187,8 @@ def test_checkout_gives_the_replay_of_that_day(tmp_path: Path, folder: Path, mak
         table.add([entry(4, "A later memory of the den")])
         table.delete([entry(1).row.id])
     assert replay() != day1
-    store("index", "build", folder, "--yes")
-    store("checkout", folder, "day1", "--yes")
+    store("index", "build", folder, "--write")
+    store("checkout", folder, "day1", "--write")
     assert replay() == day1
     # The copy itself is a LanceDB folder.
     copy = replay(folder.parent / "lancedb-snapshots" / "day1" / "data")
@@ -210,7 +213,7 @@ def test_full_disk_keeps_table_and_tags(folder: Path, disk: Disk, pages: int) ->
         table.add([entry(4)])
     before = bytes_of(disk.path)
     disk.fill(pages)
-    for words in (("add", live, "day2"), ("checkout", live, "day1", "--yes"), ("index", "build", live, "--yes")):
+    for words in (("add", live, "day2"), ("checkout", live, "day1", "--write"), ("index", "build", live, "--write")):
         done = store(*words)
         if done.returncode == 0:
             assert pages > 8, words
@@ -223,5 +226,5 @@ def test_full_disk_keeps_table_and_tags(folder: Path, disk: Disk, pages: int) ->
         assert {name: found.get(name) for name in before} == before
         assert store("list", live, "--check").returncode == 0
     disk.free()
-    assert store("checkout", live, "day1", "--yes").returncode == 0
+    assert store("checkout", live, "day1", "--write").returncode == 0
     assert store("add", live, "day2").returncode == 0

@@ -89,7 +89,7 @@ def test_index_is_stale_from_the_share_of_rows_outside_it(folder: Path) -> None:
         assert status(table, Thresholds(unindexed=0.15)).healthy
 
 
-def test_optimize_acts_from_a_threshold_on_or_when_forced(folder: Path) -> None:
+def test_optimize_acts_from_a_threshold_on(folder: Path) -> None:
     with LanceTable(folder) as table:
         build(table, DEFAULT)
     add(folder, 6)
@@ -107,7 +107,7 @@ def test_optimize_acts_from_a_threshold_on_or_when_forced(folder: Path) -> None:
         assert done.after.reasons == ()
     add(folder, 7)
     with LanceTable(folder) as table:
-        assert "text_idx" in optimize(table, loose, force=True).changed
+        assert "text_idx" in optimize(table, replace(loose, unindexed=0)).changed
 
 
 def test_rebuild_takes_the_words_that_are_given(folder: Path) -> None:
@@ -201,18 +201,18 @@ def test_real_store_of_the_engine_gets_indexes(tmp_path: Path, shared: Callable[
     before = contents_in(store)
     with LanceTable(store) as table:
         assert build(table, DEFAULT).after.healthy
-        optimize(table, DEFAULT, force=True)
+        optimize(table, Thresholds(fragments=2))
         assert status(table, DEFAULT).fragments == 1
     assert contents_in(store)._replace(version=before.version) == before
 
 
 def test_receipts_have_fields_and_no_texts(folder: Path) -> None:
     with LanceTable(folder) as table:
-        shown: dict[str, Any] = receipt_of("status", table, status(table, DEFAULT), 0, dry_run=False)
-        done = receipt_of("build", table, build(table, DEFAULT), 0, dry_run=False)
+        shown: dict[str, Any] = receipt_of("status", table, status(table, DEFAULT), 0)
+        done = receipt_of("build", table, build(table, DEFAULT), 0)
     assert {"schema", "op", "dbPath", "version", "rows", "index", "missing", "optimizeDue", "latencyMs"} <= {*shown}
     assert {*done["after"]["index"][0]} == {
         *("name", "kind", "columns", "rows", "unindexedRows", "builtAt", "stale", "bytes")
     }
-    assert (done["before"]["index"], done["dryRun"]) == ([], False)
+    assert done["before"]["index"] == []
     assert "memory number" not in str(shown) + str(done)
