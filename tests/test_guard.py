@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from lab.embedding.embedder import SentenceTransformerEmbedder
+from tests.durations import differs, marks
 
 
 def test_unmarked_test_that_starts_a_process_fails() -> None:
@@ -29,6 +30,13 @@ def test_test_that_hangs_in_a_regular_expression_fails() -> None:
     signal.setitimer(signal.ITIMER_PROF, 0.05)
     with pytest.raises(pytest.fail.Exception, match="hung: it takes more than 60 seconds of processor time"):
         re.match("(a+)+b", "a" * 40)
+
+
+def test_markers_follow_the_list() -> None:
+    assert set(marks().values()) == {"slow", "full"}
+    assert [differs(*pair) for pair in ((0.5, None), (0.7, None), (2, 5.9), (2, 6.1), (2, 0.6))] == [
+        *(False, True, False, True, True)
+    ]
 
 
 @pytest.mark.process

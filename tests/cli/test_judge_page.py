@@ -179,7 +179,7 @@ def test_terminal_and_page_continue_each_other(client: Any, judging: Judging) ->
     assert "2 of 3 memories judged" in page.get("/", params={"key": SECRET}).text
 
 
-@pytest.mark.browser
+@pytest.mark.full
 def test_pool_is_judged_by_keys_in_a_browser(browser: Any, operators: Path, tmp_path: Path) -> None:
     from lab.recordings.readers import read_library
     from lab.replay.pool import content

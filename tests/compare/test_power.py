@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from lab.compare.power import conversations_needed, design_error, detectable
 from lab.compare.statistics import clustered
@@ -14,6 +13,8 @@ from lab.compare.statistics import clustered
 
 @pytest.mark.parametrize(("conversations", "level"), [(6, 0.025), (20, 0.025), (24, 0.05)])
 def test_detectable_is_the_sum_of_two_quantiles(conversations: int, level: float) -> None:
+    from scipy import stats
+
     freedom = conversations - 1
     expected = (stats.t.ppf(1 - level, freedom) + stats.t.ppf(0.8, freedom)) * 0.02
     assert detectable(0.02, conversations, level) == pytest.approx(expected)
@@ -48,6 +49,8 @@ def test_conversations_needed_inverts_detectable() -> None:
 
 
 def test_power_is_eighty_percent_at_the_detectable_effect() -> None:
+    from scipy import stats
+
     draw = np.random.default_rng(5)
     conversations, trials = 20, 2000
     effect = detectable(1 / math.sqrt(conversations), conversations)

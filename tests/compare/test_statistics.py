@@ -9,7 +9,6 @@ import statistics
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from lab.compare.power import t_quantile
 from lab.compare.statistics import (
@@ -64,6 +63,8 @@ def test_sign_flip_one_sided_tests_positive_sums(clusters: int) -> None:
 
 
 def test_t_quantile_matches_scipy_stats() -> None:
+    from scipy import stats
+
     for freedom in (1, 2, 5, 9, 39, 400):
         for share in (0.001, 0.05, 0.8, 0.975, 0.999):
             assert t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-12)
@@ -119,6 +120,8 @@ PAIR = {"long": [1.0, 1.0, 1.0], "short": [0.0]}
 
 
 def test_clustered_equal_sizes_give_the_t_interval() -> None:
+    from scipy import stats
+
     groups = {"a": [0.2, 0.4, 0.0], "b": [1.0, 0.4, 0.7], "c": [-0.2, 0.0, 0.5], "d": [0.3, 0.9, 0.6]}
     groups |= {"e": [0.1, 0.3, 0.2], "f": [0.6, -0.4, 0.1]}
     means = [statistics.fmean(values) for values in groups.values()]
@@ -160,6 +163,8 @@ def test_is_shown_needs_interval_and_p() -> None:
 
 def test_clustered_weights_by_cluster_size() -> None:
     # n 4, mean .75; residual sums 3 - 3*.75 = .75 and 0 - .75 = -.75; variance 2/1 * (2 * .5625) / 16.
+    from scipy import stats
+
     found = clustered({"long": [1.0, 1.0, 1.0], "short": [0.0]})
     assert found.mean == 0.75
     assert found.standard_error == pytest.approx(math.sqrt(2 * 2 * 0.5625 / 16))

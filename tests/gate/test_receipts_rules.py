@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy.stats import binom
 
 from lab.base.errors import UnusableInput
 from lab.base.shape import deep_merge
@@ -36,6 +35,8 @@ def judged(rule: Rule, audit: Mapping[str, Any], policy: Policy = POLICY) -> Lin
 
 @pytest.mark.parametrize(("part", "whole"), [(0, 1), (0, 300), (1, 300), (5, 40), (40, 40), (39, 40)])
 def test_share_bounds_match_the_binomial(part: int, whole: int) -> None:
+    from scipy.stats import binom
+
     low, high = share_bounds(part, whole, 0.05)
     assert 0 <= low <= part / whole <= high <= 1
     # At the bound, the observed or a more extreme count has probability 5 %.

@@ -63,7 +63,7 @@ def test_boxes_build_from_wheels_and_run_without_a_network(
 def test_image_makes_a_night_without_a_network(prepared: Callable[[], Machine], boxes: dict[str, str]) -> None:
     base = os.environ.get(BASE)
     if base is None or shutil.which("podman") is None:
-        pytest.skip(f"needs podman, and a base image as a tar file in {BASE}: `nox -s recipes`")
+        pytest.skip(f"needs podman, and a base image as a tar file in {BASE}: `nox -s full`")
     machine = prepared()
     (Path(machine.path.partition(":")[0]) / "podman").unlink(missing_ok=True)
     kept = {name: value for name, value in os.environ.items() if name.startswith(("CONTAINERS_", "XDG_RUNTIME"))}

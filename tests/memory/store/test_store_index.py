@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lancedb.query import MatchQuery
 
 from lab.base.errors import UnusableInput
 from lab.memory.store.index import (
@@ -125,6 +124,8 @@ def test_rebuild_takes_the_words_that_are_given(folder: Path) -> None:
 
 
 def test_words_of_the_index_decide_what_is_found(tmp_path: Path) -> None:
+    from lancedb.query import MatchQuery
+
     found = {}
     for words in ("none", "simple", "ngram", "icu"):
         folder = tmp_path / words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
 
 from lab.measures.quantiles import QUANTILES, interval_ranks, least_n, paired_ratio, quantile
 from lab.studies.latency.bench import Sample
@@ -18,6 +17,8 @@ SHARES = tuple(QUANTILES.values())
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("n", [1, 5, 6, 50, 72, 73, 100, 367, 368, 400, 2_000])
 def test_interval_ranks_are_the_narrowest(n: int, share: float) -> None:
+    from scipy.stats import binom
+
     found = interval_ranks(n, share)
     lows = [rank for rank in range(1, n + 1) if binom.cdf(rank - 1, n, share) <= 0.025]
     highs = [rank for rank in range(1, n + 1) if binom.sf(rank - 1, n, share) <= 0.025]
@@ -46,6 +47,8 @@ def test_least_n_of_each_quantile() -> None:
 
 @pytest.mark.parametrize(("share", "n"), [(0.5, 20), (0.95, 100), (0.99, 400)])
 def test_quantile_interval_covers_a_skewed_distribution(share: float, n: int) -> None:
+    from scipy.stats import binom, norm
+
     random = np.random.default_rng(11)
     truth = float(np.exp(norm.ppf(share)))
     draws = np.sort(random.lognormal(size=(4_000, n)), axis=1)

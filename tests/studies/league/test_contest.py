@@ -9,7 +9,6 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from lab.compare.statistics import clustered, sign_flip
 from lab.report.league import sentence
@@ -41,6 +40,8 @@ def part(set_name: str, arm: str, hits: Conversations) -> Measured:
 
 @given(GROUPS)
 def test_stratified_mean_and_interval_are_those_of_the_formula(strata: list[dict[str, list[float]]]) -> None:
+    from scipy import stats
+
     estimate = stratified(strata)
     means = [sum(map(sum, groups.values())) / sum(map(len, groups.values())) for groups in strata]
     assert estimate.mean == pytest.approx(sum(means) / len(means))
