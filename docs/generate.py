@@ -205,7 +205,7 @@ def _knobs(path: str, keys: Mapping[str, Any], *, here: bool = True) -> str:
 def _knob_rows(
     path: str, keys: Mapping[str, Any], only_seed: bool = False, *, here: bool = True
 ) -> Iterator[tuple[str, ...]]:
-    from lab.systems.openclaw.config.missing import why_missing
+    from lab.systems.openclaw.config.values import why_missing
 
     for name, knob in keys.items():
         where = f"{path}.{name}" if path else name

@@ -149,6 +149,9 @@ def main() -> int:
         ):
             wrong += 1
             print(f"{name}: takes {median:.1f} s, listed {known.get(name, 'as quick')}")
+    for name in known.keys() - found.keys():
+        wrong += 1
+        print(f"{name}: is listed, and did not run")
     print(
         f"{wrong} of {len(found)} should be listed otherwise"
         + (": python -m tests.durations TIMES --write" * bool(wrong))

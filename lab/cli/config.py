@@ -47,8 +47,8 @@ def add_to(app: typer.Typer) -> None:
 
 def show(file: File = None, profile: Profile = "seed", as_json: Json = False) -> None:
     """Show every value of a resolved configuration and its source."""
-    from lab.systems.openclaw.config.missing import missing
     from lab.systems.openclaw.config.resolve import describe, explain_config, resolve, shown
+    from lab.systems.openclaw.config.values import missing
 
     raw, where = _read(file)
     decided = explain_config(raw, profile, where=where, environ=os.environ)
@@ -131,7 +131,7 @@ def check(file: File = None, profile: Profile = "seed", host: HostVersion = None
 
 def _emit_missing(missing: Sequence[str]) -> None:
     """List the features that a configuration uses and the lab does not have, or has in one command alone."""
-    from lab.systems.openclaw.config.missing import NOT_HERE, STORE_ALONE, why_missing
+    from lab.systems.openclaw.config.values import NOT_HERE, STORE_ALONE, why_missing
 
     for why in (NOT_HERE, STORE_ALONE):
         if paths := [path for path in missing if why_missing(path) == why]:

@@ -20,8 +20,8 @@ def with_other_policy(snapshot: Snapshot, out: Path) -> Path:
     """Write the engine's configuration with the other selection policy, without its key; return the file."""
     from lab.base.files import dump_json, write_atomically
     from lab.systems.openclaw.config.file import locate, read_value
-    from lab.systems.openclaw.config.missing import missing
     from lab.systems.openclaw.config.resolve import resolve
+    from lab.systems.openclaw.config.values import missing
 
     where = str(snapshot.engine)
     section = locate(read_value(snapshot.engine), where) or {}

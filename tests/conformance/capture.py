@@ -17,11 +17,11 @@ from lab.systems.openclaw.capture.redact import redact
 from lab.systems.openclaw.capture.scan import Bounds, scan
 from lab.systems.openclaw.capture.secrets import looks_secret
 from lab.systems.openclaw.capture.tool_like import is_tool_like
+from lab.systems.openclaw.capturing import UPSTREAM
 from lab.systems.openclaw.config.values import number_in_range
 from lab.systems.openclaw.memory import label_of_score
 from lab.systems.openclaw.near_duplicate import normal_text
 from lab.systems.openclaw.table.entries import Near
-from lab.systems.openclaw.upstream.capture import RULES
 from tests.conformance.e2e import Table, plugin_config
 from tests.conformance.embedding import embed
 from tests.conformance.functions_inject import unknown_function
@@ -105,7 +105,7 @@ def _compare(record: Record) -> Difference | None:
         captured = Captured()
         if event.get("success") is True and registered:
             vector = (lambda _: None) if turn["embeddingsFail"] else embed
-            captured = capture(read_messages(event["messages"]), config, RULES, table, now_ms=now, embed=vector)
+            captured = capture(read_messages(event["messages"]), config, UPSTREAM, table, now_ms=now, embed=vector)
         mismatch = difference(turn["output"], _shown(captured, now, table), f"turns[{number}].output")
     return mismatch
 

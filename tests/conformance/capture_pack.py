@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from lab.systems.openclaw.capture.pipeline import Captured, capture
-from lab.systems.openclaw.upstream.capture import RULES
+from lab.systems.openclaw.capturing import UPSTREAM
 from tests.conformance.capture import Captures, stored_rows
 from tests.conformance.e2e import plugin_config
 from tests.conformance.embedding import embed
@@ -35,7 +35,12 @@ def unclosed_block(expected: list[str]) -> Difference | None:
     """Compare what the plugin stores of an injected block without an end: the memory in it."""
     text = f"<relevant-memories>\n{expected[0]}" if expected else ""
     stored = capture(
-        read_messages([{"role": "user", "content": text}]), plugin_config({}), RULES, Captures(), now_ms=1, embed=embed
+        read_messages([{"role": "user", "content": text}]),
+        plugin_config({}),
+        UPSTREAM,
+        Captures(),
+        now_ms=1,
+        embed=embed,
     ).stored
     return difference(expected, [item.text for item in stored])
 
@@ -53,7 +58,7 @@ def _compare(case: Value, table: Captures, run: Value) -> Difference | None:
         config = replace(config, auto_capture=unbounded)
     vector = embed if case["embedding"] == "ok" else lambda _: None
     messages = read_messages(run["messages"])
-    captured = capture(messages, config, RULES, table, now_ms=run["now"], embed=vector)
+    captured = capture(messages, config, UPSTREAM, table, now_ms=run["now"], embed=vector)
     found = {"stored": stored_rows(captured, run["now"], table), "logs": _logs(captured, old=case["plugin"] == OLD)}
     return difference({"stored": run["stored"], "logs": run["logs"]}, found)
 

@@ -15,9 +15,9 @@ from lab.retrieval.contract import Filter, Hit, Lanes, Query, View
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import ScanWords, TextSettings
+from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn

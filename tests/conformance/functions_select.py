@@ -12,10 +12,8 @@ from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.receipt import REASONS
 from lab.systems.openclaw.recall.scope import scope_plan
 from lab.systems.openclaw.recall.scoped import select_in_scopes
-from lab.systems.openclaw.select.outcome import Quota, Selection, TierCount, by_rank
-from lab.systems.openclaw.select.tier_first import tier_first_v1
-from lab.systems.openclaw.select.tier_quota import tier_quota_v1
-from lab.systems.openclaw.select.tiers import TierPlan
+from lab.systems.openclaw.select.outcome import Quota, Selection, TierCount, TierPlan, by_rank
+from lab.systems.openclaw.select.policies import tier_first_v1, tier_quota_v1
 from tests.conformance.functions_scope import policy_of
 from tests.conformance.plugin_dates import created_at_ms
 from tests.conformance.values import UNDEFINED

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.globs import glob_matches
 from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos
-from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 from lab.systems.openclaw.upstream.js import text_or_blank
 from tests.conformance.capture_pack import captures_of, unclosed_block

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.base.errors import UnusableInput
-from lab.systems.openclaw.config.knob import UPSTREAM, Knob, Section
-from lab.systems.openclaw.config.table import PLUGIN
+from lab.systems.openclaw.config.table import PLUGIN, UPSTREAM, Knob, Section
 from lab.systems.openclaw.config.values import present, section_values, strings_of
 
 _NAME = "openclaw-mem-engine config"

@@ -12,8 +12,8 @@ import typer
 from lab.cli.main import app
 from lab.measures.catalogue import CATALOGUE
 from lab.systems.external.protocol import ANSWERS, REQUESTS, TIMEOUTS
-from lab.systems.openclaw.seed.flow import STAGES as SEED
-from lab.systems.openclaw.upstream.flow import STAGES as UPSTREAM
+from lab.systems.openclaw.seed.stages import STAGES as SEED
+from lab.systems.openclaw.upstream.stages import STAGES as UPSTREAM
 
 ROOT = Path(__file__).resolve().parents[2]
 

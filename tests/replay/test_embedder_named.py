@@ -25,8 +25,7 @@ from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.systems.contract import ArmInfo
 from lab.systems.openclaw.config.file import EMBEDDER, embedder_of
-from lab.systems.openclaw.config.knob import Knob, Section
-from lab.systems.openclaw.config.table import PLUGIN
+from lab.systems.openclaw.config.table import PLUGIN, Knob, Section
 from tests.replay.conftest import Desk
 
 HOST = {"plugins": {"entries": {"openclaw-mem-engine": {"enabled": True, "config": {"autoRecall": {"maxItems": 4}}}}}}

@@ -22,7 +22,7 @@ from lab.replay.run import run_replay
 from lab.replay.safety_checks import Checked, SafetyChecks
 from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.runs.tables import read_table, write_table
-from lab.systems.openclaw.seed.flow import STAGES
+from lab.systems.openclaw.seed.stages import STAGES
 from tests.playing import as_listed, listed_in
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")

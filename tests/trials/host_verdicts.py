@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.systems.openclaw.config.file import ENTRY
-from lab.systems.openclaw.config.knob import SEED, Knob, Section
+from lab.systems.openclaw.config.table import SEED, Knob, Section
 from lab.systems.openclaw.upstream.host import check_host, host_of
 from lab.systems.openclaw.upstream.host_schema import ANY_KEY, ENGINE, KNOWN_HOSTS, META_OF, PLUGINS_OF
 

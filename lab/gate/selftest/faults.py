@@ -5,7 +5,7 @@
     [[fault]]
     name = "nice-floor-dropped"
     about = "No slot is reserved for nice memories."
-    in = "lab.systems.openclaw.select.tier_quota:tier_quota_v1"
+    in = "lab.systems.openclaw.select.policies:tier_quota_v1"
     change = "nice ="
     to = "0"
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from lab.base.utf16 import WHITESPACE, js_slice
-from lab.systems.openclaw.config.knob import SEED, Section
-from lab.systems.openclaw.config.table import PLUGIN
+from lab.systems.openclaw.config.table import PLUGIN, SEED, Section
 from lab.systems.openclaw.config.values import section_values
 from lab.systems.openclaw.upstream.js import js_json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -35,16 +35,15 @@ from lab.systems.openclaw.budgeted import Budgeted, Configured, Widening
 from lab.systems.openclaw.capture.pipeline import allowed, captures
 from lab.systems.openclaw.capturing import TurnCapture
 from lab.systems.openclaw.config.file import embedder_of, locate
-from lab.systems.openclaw.config.missing import missing
 from lab.systems.openclaw.config.resolve import describe, resolve
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.config.values import missing
 from lab.systems.openclaw.derived import DerivedRows
-from lab.systems.openclaw.displaced import displaced
 from lab.systems.openclaw.docs.globs import plan_ingest
 from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.docs.open import open_lane, packed_lane
 from lab.systems.openclaw.explain import RecallRecord, explain_recall
 from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
-from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.many.system import Group, Many, group_of
 from lab.systems.openclaw.memory import engine_id
@@ -53,15 +52,27 @@ from lab.systems.openclaw.recall.stages import SILENT
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.recommended import recommended
-from lab.systems.openclaw.select.outcome import Selection
+from lab.systems.openclaw.seed.stages import recall as seed_recall
+from lab.systems.openclaw.select.outcome import Selection, recall_plans
 from lab.systems.openclaw.select.policies import POLICIES, policy_named
-from lab.systems.openclaw.select.tiers import recall_plans
 from lab.systems.openclaw.upstream.js import js_json
+from lab.systems.openclaw.upstream.stages import recall as upstream_recall
 from lab.systems.rerank.settings import refuse
 from lab.systems.spec import ArmSpec
 
 # The full flow exactly as configured.
 ENGINE = "engine"
+FLOWS = {"seed": seed_recall, "upstream": upstream_recall}
+
+
+def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: RecallState) -> Turn:
+    """Run the flow of the configuration's profile and return the completed turn.
+
+    Its ``context`` is the injected text; it is empty if the prompt was skipped, nothing was selected, or a stage
+    failed. Errors of stages are recorded, not raised. ``state`` is updated with what was injected. Timings are
+    nanoseconds by stage (:mod:`lab.retrieval.stage_timer`).
+    """
+    return FLOWS[config.profile](prompt, config, memories, state)
 
 
 def make(spec: ArmSpec) -> PolicyArm | FlowArm:
@@ -387,3 +398,13 @@ class FlowSystem(_Engine):
         if self._docs is not None:
             self._docs.close()
         super().close()
+
+
+def displaced(tiers: Tiers, scope: str | None, slots: int, recall: Recall, rows: Mapping[str, Row]) -> tuple[str, ...]:
+    """Return the keys of the first ``slots`` candidates of the must tier that a recall neither injected nor pinned.
+
+    These are the candidates that ``tier_first_v1`` would have injected in the turn's scope (E-14).
+    """
+    present = {item.id for item in recall.items[: recall.injected]}.union(recall.pinned)
+    keys = (rows[identity].key for identity in tiers.must_first(scope, slots))
+    return tuple(key for key in keys if key not in present)

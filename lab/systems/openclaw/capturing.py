@@ -5,23 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lab.base.utf16 import js_slice
 from lab.recordings.model import Turn
 from lab.retrieval.contract import Filter, Query
 from lab.retrieval.retrievers import StoreRetriever, embedded_text
 from lab.retrieval.row import Row
 from lab.systems.contract import NOTHING, Stored, Writes
 from lab.systems.kit import Kit
+from lab.systems.openclaw.capture.categories import detect_bounded
+from lab.systems.openclaw.capture.clean import strip_injected
+from lab.systems.openclaw.capture.duplicates import is_near_duplicate
 from lab.systems.openclaw.capture.pipeline import Captured, Rules, capture
 from lab.systems.openclaw.capture.scan import Message
+from lab.systems.openclaw.capture.secrets import looks_secret
+from lab.systems.openclaw.capture.spans import plugin_spans
+from lab.systems.openclaw.capture.tool_like import is_tool_like
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.memory import label_of_score, normal_row
 from lab.systems.openclaw.seed.capture import RULES as SEED
 from lab.systems.openclaw.table.entries import Near
-from lab.systems.openclaw.upstream.capture import RULES as UPSTREAM
 
 if TYPE_CHECKING:
     import numpy as np
+
+# The rules of autoCapture in the public plugin.
+UPSTREAM = Rules(
+    clean=strip_injected,
+    spans=plugin_spans,
+    is_secret=looks_secret,
+    is_tool_like=is_tool_like,
+    category=detect_bounded,
+    is_duplicate=is_near_duplicate,
+    cut=js_slice,
+)
+
 
 RULES: dict[str, Rules] = {"seed": SEED, "upstream": UPSTREAM}
 

@@ -25,7 +25,7 @@ from lab.systems.openclaw.recall.stages import SILENT
 from lab.systems.openclaw.recall.todo import is_stale
 from lab.systems.openclaw.recall.turn import Turn
 from lab.systems.openclaw.recall.working_set import PREFIX
-from lab.systems.openclaw.select.tiers import recall_plans
+from lab.systems.openclaw.select.outcome import recall_plans
 
 RUNNERS_UP = 3
 

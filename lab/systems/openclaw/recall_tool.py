@@ -22,9 +22,8 @@ from lab.systems.openclaw.recall.scope import barred as barred_scopes
 from lab.systems.openclaw.recall.scoped import select_in_scopes
 from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.seed.exclusions import BARRED
-from lab.systems.openclaw.select.outcome import Picked, Selection
-from lab.systems.openclaw.select.tier_first import tier_first_v1
-from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
+from lab.systems.openclaw.select.outcome import Picked, Selection, TierPlan, recall_plans
+from lab.systems.openclaw.select.policies import tier_first_v1
 from lab.systems.openclaw.table.admin import is_working_set, numbered, preview
 from lab.systems.openclaw.upstream.js import to_number
 

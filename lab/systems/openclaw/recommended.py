@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.base.shape import deep_merge
-from lab.systems.openclaw.config.missing import only_here
+from lab.systems.openclaw.config.values import only_here
 
 ARM = "recommended"
 CONFIG: dict[str, Any] = {

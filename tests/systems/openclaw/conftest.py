@@ -15,8 +15,8 @@ from lab.embedding.embedder import HashingEmbedder
 from lab.retrieval.contract import Query
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.row import Row
+from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.settings import EngineConfig, Phases
-from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.near_duplicate import words_of

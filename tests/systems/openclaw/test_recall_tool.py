@@ -25,7 +25,7 @@ from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.recall_tool import DARK, Recalled, agent_recall, memory_recall
-from lab.systems.openclaw.select.tiers import TierPlan
+from lab.systems.openclaw.select.outcome import TierPlan
 
 QUERY = "the gateway"
 

@@ -18,10 +18,7 @@ from lab.retrieval.clamp import Clamp
 from lab.retrieval.fusion import RRF, Fusion
 from lab.retrieval.silence import Silence
 from lab.retrieval.tokens import TextSettings
-from lab.systems.openclaw.config.check import complaints, in_short
 from lab.systems.openclaw.config.file import locate
-from lab.systems.openclaw.config.knob import PROFILES, SEED, Knob, Section
-from lab.systems.openclaw.config.missing import missing, only_here, refused, why_missing
 from lab.systems.openclaw.config.settings import (
     NO_PHASES,
     AutoCapture,
@@ -32,8 +29,31 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
-from lab.systems.openclaw.config.table import FUSION, LAB, MAX_ITEMS, PHASES, PLUGIN, QUOTAS, RERANK, SILENCE, TEXT_LANE
-from lab.systems.openclaw.config.values import parse_env_boolean, section_values
+from lab.systems.openclaw.config.table import (
+    FUSION,
+    LAB,
+    MAX_ITEMS,
+    PHASES,
+    PLUGIN,
+    PROFILES,
+    QUOTAS,
+    RERANK,
+    SEED,
+    SILENCE,
+    TEXT_LANE,
+    Knob,
+    Section,
+)
+from lab.systems.openclaw.config.values import (
+    complaints,
+    in_short,
+    missing,
+    only_here,
+    parse_env_boolean,
+    refused,
+    section_values,
+    why_missing,
+)
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
@@ -84,7 +104,7 @@ def resolve(
     ``raw`` is the plugin's configuration or a file around it (:func:`lab.systems.openclaw.config.file.locate`); None
     is an empty one. ``max_items`` applies if the configuration sets none. ``environ`` is read for the read-only switch
     only. Unknown keys, wrong types and refused keys that are not implemented here
-    (:mod:`lab.systems.openclaw.config.missing`) raise :class:`UnusableInput` with the path of the first one.
+    (:mod:`lab.systems.openclaw.config.values`) raise :class:`UnusableInput` with the path of the first one.
     """
     given = _given(raw, profile, where)
     for problem in _problems(given, profile, where):

@@ -20,11 +20,10 @@ from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.todo import DAY_MS
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 from lab.systems.openclaw.seed.hard_rules import keep_rules
-from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
-from lab.systems.openclaw.seed.policy_loop import IGNORE_PLAN
+from lab.systems.openclaw.seed.hot_lane import IGNORE_PLAN, HotLane, is_rescored
 from lab.systems.openclaw.seed.stages import add_working_set, is_silent, trivial
 from lab.systems.openclaw.seed.turn import SeedTurn
-from lab.systems.openclaw.select.tiers import recall_plans
+from lab.systems.openclaw.select.outcome import recall_plans
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,11 +105,11 @@ class Framer:
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
         for stage in (stages.scope, trivial, stages.embedding, add_working_set):
-            stage(turn)
+            turn.add(stage(turn))
             if turn.done:
                 return self._build([], memories, skipped=True)
         if rules is not None:
-            keep_rules(turn, rules)
+            turn.add(keep_rules(turn, rules))
         if is_silent(turn):
             return self._build([], memories, hard=[row.id for row in turn.hard])
         lane = HotLane(turn, Counter())
@@ -124,7 +123,7 @@ class Framer:
                 for tier, plan in enumerate(searched)
                 for entry in lane.find(turn.filter_scope, plan, turn.tiers, attempt.barred).entries
             ]
-            if hits or turn.carries_memories:
+            if hits or lane.carries_memories:
                 break
         phases, hard = config.active_phases, [row.id for row in turn.hard]
         recent_from = prompt.now_ms - phases.recent_days * DAY_MS if phases.recent_days else math.inf

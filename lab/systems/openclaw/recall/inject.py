@@ -11,7 +11,7 @@ from lab.systems.openclaw.memory import resolve_label
 from lab.systems.openclaw.recall.budget import Packed, Slot
 from lab.systems.openclaw.recall.markers import marker
 from lab.systems.openclaw.recall.receipt import Final, lifecycle_receipt, prompt_comment
-from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.recall.turn import Injected, Turn
 
 MAX_PASSES = 3
 Pack = Callable[[list[Slot], str], Packed]
@@ -29,20 +29,20 @@ def _cut(text: str, most: int) -> str:
     return f"{without_half(js_slice(text, most - 1))}…"
 
 
-def inject(turn: Turn, pack: Pack) -> None:
+def inject(turn: Turn, pack: Pack) -> Injected:
     """Pack the slots with ``pack(slots, comment)`` and write the receipt."""
     receipts = turn.config.receipts
     if not turn.slots:
-        turn.receipt = _receipt(turn, 0, None) if receipts.enabled else None
-        return
+        return Injected(None, _receipt(turn, 0, None) if receipts.enabled else None, turn.log)
     if not receipts.enabled:
-        turn.packed = pack(turn.slots, "")
-        return
-    turn.packed, turn.receipt = _packed_with_receipt(turn, pack)
-    budget = turn.packed.receipt
+        return Injected(pack(turn.slots, ""), None, turn.log)
+    packed, receipt = _packed_with_receipt(turn, pack)
+    budget = packed.receipt
+    marks = []
     if budget["truncated"] and budget["enabled"]:
         names = ("beforeChars", "afterChars", "droppedIds", "droppedCount", "truncatedChars")
-        turn.log.append(("info", marker("contextBudget", {name: budget[name] for name in names})))
+        marks = [("info", marker("contextBudget", {name: budget[name] for name in names}))]
+    return Injected(packed, receipt, [*turn.log, *marks])
 
 
 def _packed_with_receipt(turn: Turn, pack: Pack) -> tuple[Packed, dict[str, Any]]:

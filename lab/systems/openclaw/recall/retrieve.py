@@ -20,7 +20,7 @@ from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
 from lab.systems.openclaw.recall.working_set import PREFIX
-from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
+from lab.systems.openclaw.select.outcome import TierPlan, recall_plans
 
 
 class Searched(NamedTuple):

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL, UNKNOWN
 from lab.retrieval.stage_timer import SEARCH
-from lab.systems.openclaw.config.settings import AutoRecall
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.markers import NAME, fallback_markers, marker
 from lab.systems.openclaw.recall.receipt import lifecycle_receipt
 from lab.systems.openclaw.recall.scope import resolve_scope
 from lab.systems.openclaw.recall.scoped import ScopedSelection
 from lab.systems.openclaw.recall.trivial import is_trivial
-from lab.systems.openclaw.recall.turn import Turn
-from lab.systems.openclaw.select.outcome import Selection
-from lab.systems.openclaw.select.policies import Search, policy_named
-from lab.systems.openclaw.select.tiers import recall_plans
+from lab.systems.openclaw.recall.turn import Documented, Failed, Scoped, Skipped, Taken, Turn, WithoutVector
 from lab.systems.openclaw.upstream.js import Json
 
 # The reason of a receipt for a turn at which the search found nothing relevant enough.
@@ -29,111 +25,92 @@ _Turn = TypeVar("_Turn", bound=Turn)
 
 def run(
     turn: _Turn,
-    stages: Sequence[tuple[str, Callable[[_Turn], None]]],
-    failed: Callable[[_Turn, str, str], None] | None = None,
+    stages: Sequence[tuple[str, Callable[[_Turn], NamedTuple | None]]],
+    failed: Callable[[_Turn, str, str], dict[str, Any] | None] = lambda *_: None,
 ) -> _Turn:
-    """Run a profile's stages in order until one of them ends the turn, and time each.
+    """Run a profile's stages in order until one of them ends the turn, and time each; add what each decided.
 
     If a stage raises, the turn ends with nothing injected and one warning. The warning contains the type of the error,
-    not its message, which may quote a text. ``failed(turn, stage, kind)`` is then called, if given.
+    not its message, which may quote a text, and the receipt that ``failed(turn, stage, kind)`` returns.
     """
     for name, stage in stages:
         try:
-            turn.tiers.timer.stage(name, partial(stage, turn))
+            turn.add(turn.tiers.timer.stage(name, partial(stage, turn)))
         except Exception as error:
             # On any error, the agent's turn continues without memories (E-24).
-            turn.done, turn.slots, turn.packed, turn.receipt = True, [], None, None
-            turn.final, turn.hits, turn.error = [], [], error
             kind = type(error).__name__
-            turn.log.append(("warn", f"{NAME}: autoRecall failed: {kind}"))
-            if failed is not None:
-                failed(turn, name, kind)
+            log = [*turn.log, ("warn", f"{NAME}: autoRecall failed: {kind}")]
+            turn.add(Failed(error, log, [], [], [], receipt=failed(turn, name, kind)))
         if turn.done:
             return turn
     turn.timings.setdefault(SEARCH, 0)
     return turn
 
 
-def scope(turn: Turn) -> None:
+def scope(turn: Turn) -> Scoped:
     """Trim the prompt and determine its scope (E-30, E-31)."""
     prompt, policy = turn.prompt, turn.config.scope_policy
-    turn.text = prompt.text.strip(WHITESPACE)
+    text = prompt.text.strip(WHITESPACE)
     if prompt.scoping == "open":
-        return
+        return Scoped(text)
     if prompt.scoping == "given":
-        turn.scope = prompt.scope or policy.default_scope
-        turn.scope_mode = GLOBAL if turn.scope == policy.default_scope else "inferred"
-    else:
-        turn.scope_mode, resolved = resolve_scope(None, turn.text, policy)
-        turn.scope, turn.scope_invalid = resolved.scope, resolved.invalid
-    turn.filter_scope = turn.scope
+        scope = prompt.scope or policy.default_scope
+        mode = GLOBAL if scope == policy.default_scope else "inferred"
+        return Scoped(text, scope, mode, filter_scope=scope)
+    mode, resolved = resolve_scope(None, text, policy)
+    return Scoped(text, resolved.scope, mode, resolved.invalid, resolved.scope)
 
 
-def trivial(turn: Turn) -> None:
+def trivial(turn: Turn) -> Skipped | None:
     """End the turn if the prompt is empty or trivial as the public plugin defines it (E-19)."""
     recall = turn.config.auto_recall
-    skip_if(turn, is_trivial(turn.text, skip=recall.skip_trivial_prompts, min_chars=recall.trivial_min_chars))
+    return skip_if(turn, is_trivial(turn.text, skip=recall.skip_trivial_prompts, min_chars=recall.trivial_min_chars))
 
 
-def skip_if(turn: Turn, is_trivial_prompt: bool) -> None:
+def skip_if(turn: Turn, is_trivial_prompt: bool) -> Skipped | None:
     """End the turn if the prompt is empty or trivial."""
     receipts = turn.config.receipts
-    if not turn.text:
-        turn.skip_reason = "no_query"
-    elif is_trivial_prompt:
-        turn.skip_reason = "trivial_prompt"
-    else:
-        return
-    turn.done = True
-    turn.rejected = [turn.skip_reason]
+    if turn.text and not is_trivial_prompt:
+        return None
+    reason = "trivial_prompt" if turn.text else "no_query"
+    receipt = None
     if receipts.enabled:
-        turn.receipt = lifecycle_receipt(
-            receipts,
-            scope=turn.scope,
-            scope_mode=turn.scope_mode,
-            skip_reason=turn.skip_reason,
-            rejected=turn.rejected,
+        receipt = lifecycle_receipt(
+            receipts, scope=turn.scope, scope_mode=turn.scope_mode, skip_reason=reason, rejected=[reason]
         )
+    return Skipped(reason, [reason], receipt)
 
 
-def embedding(turn: Turn) -> None:
+def embedding(turn: Turn) -> WithoutVector | None:
     """Record why there is no query vector, if so: recall continues with the text lane alone (E-11, E-50)."""
-    if turn.memories.no_vector:
-        turn.rejected.append(turn.memories.no_vector)
+    reason = turn.memories.no_vector
+    return WithoutVector([*turn.rejected, reason]) if reason else None
 
 
-def by_policy(settings: AutoRecall, slots: int, search: Search) -> Selection:
-    """Run the configured selection policy in one scope (E-12)."""
-    plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
-    return policy_named(settings.selection_mode)(plans, slots, settings, search)
-
-
-def take(turn: Turn, scoped: ScopedSelection) -> None:
-    """Record a selection and log its fallback."""
-    turn.selection, turn.fallback = scoped
-    turn.rejected += scoped.selection.rejected
+def take(turn: Turn, scoped: ScopedSelection) -> Taken:
+    """Return a selection as the turn's, with its fallback in the log."""
     marks = fallback_markers(turn.config.scope_policy, turn.scope, scoped.fallback, turn.barred)
-    turn.log += [("info", mark) for mark in marks]
+    rejected = [*turn.rejected, *scoped.selection.rejected]
+    return Taken(scoped.selection, scoped.fallback, rejected, [*turn.log, *(("info", mark) for mark in marks)])
 
 
-def mark_stale(turn: Turn, dropped: int) -> None:
-    """Log how many stale TODOs were dropped."""
-    if dropped:
-        days = turn.config.todo_stale_ttl_days
-        value: dict[str, Json] = {"phase": "recall", "reason": "ttl", "dropped": dropped, "ttlDays": days}
-        turn.log.append(("info", marker("todoGuardrail", value)))
+def stale_marks(turn: Turn, dropped: int) -> list[tuple[str, str]]:
+    """Return the lines of the log that say how many stale TODOs were dropped; none if none were."""
+    if not dropped:
+        return []
+    days = turn.config.todo_stale_ttl_days
+    value: dict[str, Json] = {"phase": "recall", "reason": "ttl", "dropped": dropped, "ttlDays": days}
+    return [("info", marker("todoGuardrail", value))]
 
 
-def docs(turn: Turn) -> None:
+def docs(turn: Turn) -> Documented | None:
     """Consult the operator's documents if recall found too few memories (E-47)."""
     lane = turn.memories.docs
     if lane is None or turn.silent or not lane.needed(len(turn.hits)):
-        return
+        return None
     requested = max(1, turn.config.max_items - len(turn.hits))
     answer = lane.consult(turn.text, turn.scope, requested, trigger="insufficient_hot")
-    turn.cold_lane = answer.receipt
-    turn.log.append(("info", marker("docsColdLane.search", answer.receipt)))
-    turn.docs = [
+    found = [
         Slot(
             f"docs:{hit.record_ref}",
             turn.prompt.now_ms + rank,
@@ -143,3 +120,5 @@ def docs(turn: Turn) -> None:
         )
         for rank, hit in enumerate(answer.hits)
     ]
+    mark = ("info", marker("docsColdLane.search", answer.receipt))
+    return Documented(found, answer.receipt, [*turn.log, mark])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,11 +16,33 @@ from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.near_duplicate import says_the_same
 from lab.systems.openclaw.recall.budget import Packed, Slot
-from lab.systems.openclaw.recall.history import History
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import barred, scope_plan
 from lab.systems.openclaw.recall.working_set import WHOLE, normal_line
 from lab.systems.openclaw.select.outcome import Picked, Selection
+
+
+class History:
+    """Ids injected in each recall turn, by session key."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, list[frozenset[str]]] = {}
+        self._lifetime: Counter[str] = Counter()
+
+    def recent(self, session: str, window: int) -> Counter[str]:
+        """Return in how many of the session's last ``window`` recall turns each id was injected."""
+        turns = self._turns.get(session, ())
+        return Counter(identity for turn in turns[-window:] for identity in turn) if window > 0 else Counter()
+
+    def times(self, identity: str) -> int:
+        """Return how many recall turns of any session injected an id."""
+        return self._lifetime[identity]
+
+    def remember(self, session: str, ids: Iterable[str]) -> None:
+        """Record a recall turn: the ids of the memories kept in the injected block."""
+        turn = frozenset(ids)
+        self._turns.setdefault(session, []).append(turn)
+        self._lifetime.update(turn)
 
 
 class Prompt(NamedTuple):
@@ -91,9 +114,81 @@ class Factors(NamedTuple):
         return self.base * self.repeat
 
 
+class Scoped(NamedTuple):
+    """The trimmed prompt and its scope; see the fields of :class:`Turn`."""
+
+    text: str
+    scope: str = GLOBAL
+    scope_mode: str = GLOBAL
+    scope_invalid: bool = False
+    filter_scope: str | None = None
+
+
+class Skipped(NamedTuple):
+    """Why a turn ends before anything is searched."""
+
+    skip_reason: str
+    rejected: list[str]
+    receipt: dict[str, Any] | None
+    done: bool = True
+
+
+class WithoutVector(NamedTuple):
+    """What is missing, with the reason why there is no query vector."""
+
+    rejected: list[str]
+
+
+class Taken(NamedTuple):
+    """A selection over scopes, what it could not have, and the log with its fallback."""
+
+    selection: Selection
+    fallback: dict[str, Any] | None
+    rejected: list[str]
+    log: list[tuple[str, str]]
+
+
+class Documented(NamedTuple):
+    """The documents that were found."""
+
+    docs: list[Slot]
+    cold_lane: dict[str, Any] | None
+    log: list[tuple[str, str]]
+
+
+class Collected(NamedTuple):
+    """The slots in the order of the block."""
+
+    slots: list[Slot]
+    additions: dict[str, Any]
+
+
+class Injected(NamedTuple):
+    """The block as it fits, and the receipt."""
+
+    packed: Packed | None
+    receipt: dict[str, Any] | None
+    log: list[tuple[str, str]]
+
+
+class Failed(NamedTuple):
+    """A turn that ends because a stage raised: nothing is injected."""
+
+    error: Exception
+    log: list[tuple[str, str]]
+    slots: list[Slot]
+    hits: list[Picked]
+    final: list[Picked]
+    packed: Packed | None = None
+    receipt: dict[str, Any] | None = None
+    done: bool = True
+
+
 @dataclass(slots=True)
 class Turn:
-    """The turn's state, which the stages fill in.
+    """The turn so far: its input, and what the stages decided.
+
+    A stage reads it and returns a record, whose fields :meth:`add` takes over; nothing else changes a turn.
 
     ``filter_scope`` None searches every scope; ``done`` ends the flow; ``error`` is the exception of a failed stage.
     ``silent``: the search found nothing relevant enough to inject (``lab.silence``). ``hard`` are hard rules injected
@@ -144,6 +239,12 @@ class Turn:
         memories, limit = self.memories, self.config.auto_recall.search_limit
         self.tiers = Tiers(memories.view, memories.rows, limit, memories.shared, fusion=self.config.fusion)
         self.timings = self.tiers.timer.timings
+
+    def add(self, record: NamedTuple | None) -> None:
+        """Take over what a stage decided; the fields of its record have the names of the turn's."""
+        if record is not None:
+            for name, value in record._asdict().items():
+                setattr(self, name, value)
 
     @property
     def barred(self) -> str | None:

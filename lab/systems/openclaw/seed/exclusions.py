@@ -7,11 +7,14 @@ a second selection that allows one of the two shows its effect in the receipt.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import Phases
 from lab.systems.openclaw.recall.todo import DAY_MS, is_stale
+from lab.systems.openclaw.recall.turn import Factors
 from lab.systems.openclaw.recall.working_set import PREFIX
 from lab.systems.openclaw.seed.score import QUARANTINED, UNTRUSTED
 from lab.systems.openclaw.seed.turn import SeedTurn
@@ -46,12 +49,22 @@ class Allowed(NamedTuple):
     duplicates: bool = False
 
 
-class Exclusions:
-    """The excluded memories of one turn; ``turn.stale`` and ``turn.excluded`` record those that a search returned."""
+@dataclass(slots=True)
+class Notes:
+    """What happened to the candidates of a turn, by id: the fields of these names of :class:`SeedTurn`."""
 
-    def __init__(self, turn: SeedTurn) -> None:
-        self._turn, self._phases = turn, turn.config.active_phases
-        self._hard = {row.id for row in turn.hard}
+    factors: dict[str, Factors] = field(default_factory=dict)
+    exempt: dict[str, str] = field(default_factory=dict)
+    excluded: dict[str, str] = field(default_factory=dict)
+    stale: list[str] = field(default_factory=list)
+
+
+class Exclusions:
+    """The excluded memories of one turn, whose ``hard`` rules have slots; ``notes`` names those that a search found."""
+
+    def __init__(self, turn: SeedTurn, hard: Iterable[Row], notes: Notes) -> None:
+        self._turn, self._phases, self._notes = turn, turn.config.active_phases, notes
+        self._hard = {row.id for row in hard}
         self._window = self._phases.recency_window_days * DAY_MS
         working_set, dedupe = turn.built_working_set, turn.config.auto_recall.dedupe_backbone
         self._working_set = working_set if working_set and working_set.slot and dedupe and turn.config.phased else None
@@ -81,7 +94,7 @@ class Exclusions:
             known = is_stale(row.created_at, turn.prompt.now_ms, turn.config.todo_stale_ttl_days)
             known = self._stale[row.id] = known and not self._is_rule(row)
             if known:
-                turn.stale.append(row.id)
+                self._notes.stale.append(row.id)
         return known
 
     def _is_rule(self, row: Row) -> bool:
@@ -94,5 +107,5 @@ class Exclusions:
             reason = "id" if row.id in working_set.pinned else "text" if working_set.holds(row.text) else None
             known = self._duplicates[row.id] = reason is not None
             if reason:
-                self._turn.excluded[row.id] = reason
+                self._notes.excluded[row.id] = reason
         return known

@@ -8,13 +8,15 @@ any must memory, by relevance, and are listed in the receipt.
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row
+from lab.systems.openclaw.seed.exclusions import Notes
 from lab.systems.openclaw.seed.hot_lane import HotLane
 from lab.systems.openclaw.seed.turn import SeedTurn
-from lab.systems.openclaw.select.tiers import recall_plans
+from lab.systems.openclaw.select.outcome import recall_plans
 
 NICE_PLAN = recall_plans()[1]
 
@@ -27,34 +29,41 @@ def rule_slots(rules: int, room: int, nice: int) -> int:
     return min(rules, max(min(1, room), room - nice))
 
 
-def give_slots(turn: SeedTurn, room: int) -> int:
-    """Divide ``room`` slots between hard rules and other memories; return the number of slots for other memories.
+class Ruled(NamedTuple):
+    """The hard rules that are injected as items, and those without a slot of their own."""
 
-    A silent recall injects no nice memory, so it reserves no slot for one.
+    hard: list[Row]
+    waiting: list[Row]
+
+
+def give_slots(turn: SeedTurn, room: int, notes: Notes, *, silent: bool) -> tuple[Ruled, int]:
+    """Divide ``room`` slots between hard rules and other memories; return the rules, and the slots that they leave.
+
+    A silent recall injects no nice memory, so it reserves no slot for one. ``notes`` records what a search of the nice
+    memories found.
     """
-    nice_min = 0 if turn.silent else turn.config.auto_recall.quota.nice_min
+    ruled, nice_min = Ruled(turn.hard, []), 0 if silent else turn.config.auto_recall.quota.nice_min
     if len(turn.hard) > room - nice_min:
-        keep_rules(turn, rule_slots(len(turn.hard), room, min(nice_min, _nice_candidates(turn, nice_min))))
-    return room - len(turn.hard)
+        nice = min(nice_min, _nice_candidates(turn, nice_min, notes))
+        ruled = keep_rules(turn, rule_slots(len(turn.hard), room, nice))
+    return ruled, room - len(ruled.hard)
 
 
-def keep_rules(turn: SeedTurn, count: int) -> None:
-    """Keep the slots of ``count`` hard rules: those of the turn's own scope before global ones, newest first."""
+def keep_rules(turn: SeedTurn, count: int) -> Ruled:
+    """Return the ``count`` hard rules that keep slots, own scope first, then newest, and the rest."""
 
     def precedence(rule: Row) -> tuple[bool, float, str]:
         return turn.filter_scope not in (None, rule.scope) and rule.scope == GLOBAL, -rule.created_at, id_order(rule.id)
 
     first = {rule.id for rule in sorted(turn.hard, key=precedence)[:count]}
-    turn.waiting = [rule for rule in turn.hard if rule.id not in first]
-    turn.hard = [rule for rule in turn.hard if rule.id in first]
+    return Ruled([rule for rule in turn.hard if rule.id in first], [rule for rule in turn.hard if rule.id not in first])
 
 
-def _nice_candidates(turn: SeedTurn, most: int) -> int:
+def _nice_candidates(turn: SeedTurn, most: int, notes: Notes) -> int:
     """Return how many nice memories could take a slot, counted up to ``most``. Receipts do not count this search."""
-    stale = list(turn.stale)
-    lane, count = HotLane(turn, Counter()), 0
+    lane, count = HotLane(turn, Counter(), notes=notes), 0
     for scope, _ in turn.scopes:
         if count < most:
             count += len(lane.find(scope, NICE_PLAN, turn.tiers.unrecorded(), lane.attempts[0].barred).entries)
-    turn.stale[:] = stale
+    notes.stale.clear()
     return count

@@ -1,29 +1,33 @@
 """The hot lane of the seeds: filter candidates, score them, and select with or without each suppression.
 
 Whatever does not depend on the suppressions is computed once per turn, so that receipts can cheaply report what would
-have been selected without them (E-55, E-59).
+have been selected without them (E-55, E-59). Quotas hold over all scopes of a turn: a fallback scope gets what the
+scopes before it left of them (E-16).
+
+The policy tiers of seed 001 are must and nice first, then unknown, then ignore, while slots remain (E-17). The public
+plugin contains this loop but never calls it. Seed 001 requires the loop's tier name in receipts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
+from lab.recordings.model import IGNORE, UNKNOWN
 from lab.retrieval.contract import Filter
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Searched, Tiers
+from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.recall.scoped import ScopedSelection, joined, select_in_scopes
-from lab.systems.openclaw.recall.stages import by_policy
 from lab.systems.openclaw.recall.todo import DAY_MS
 from lab.systems.openclaw.recall.turn import Factors
 from lab.systems.openclaw.seed.exact_hit import exact_hit
-from lab.systems.openclaw.seed.exclusions import Allowed, Attempt, Exclusions, attempts
-from lab.systems.openclaw.seed.policy_loop import ignore_fill, policy_loop_v0
-from lab.systems.openclaw.seed.quotas import select_over_scopes
+from lab.systems.openclaw.seed.exclusions import Allowed, Attempt, Exclusions, Notes, attempts
 from lab.systems.openclaw.seed.repeat import novelty, repeat_factor
 from lab.systems.openclaw.seed.score import (
     QUARANTINED,
@@ -37,9 +41,8 @@ from lab.systems.openclaw.seed.score import (
     scope_match,
 )
 from lab.systems.openclaw.seed.turn import SeedTurn
-from lab.systems.openclaw.select.outcome import Quota, Selection, by_rank
-from lab.systems.openclaw.select.policies import Search
-from lab.systems.openclaw.select.tiers import TierPlan
+from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCount, TierPlan, by_rank, recall_plans
+from lab.systems.openclaw.select.policies import CAPPED, Search, by_policy, tier_quota_v1
 
 ALL_EXCLUDED = "all_excluded"
 RULES = Allowed()
@@ -61,18 +64,32 @@ class ScoredSearch(NamedTuple):
 
 
 class HotLane:
-    """The candidates of one turn. ``times`` counts the recent injections of each id."""
+    """The candidates of one turn. ``times`` counts the recent injections of each id.
 
-    def __init__(self, turn: SeedTurn, times: Counter[str]) -> None:
+    ``hard`` are the hard rules that have slots, by default those of the turn; ``notes`` records what happens to
+    candidates.
+    """
+
+    def __init__(
+        self, turn: SeedTurn, times: Counter[str], hard: Sequence[Row] | None = None, notes: Notes | None = None
+    ) -> None:
         self._turn, self._times = turn, times
+        self._hard = turn.hard if hard is None else hard
+        self.notes = notes or Notes()
         self._phased, self._phases = turn.config.phased, turn.config.active_phases
         self._scopes = turn.scopes
         self._scope_index = {scope: index for index, (scope, _) in enumerate(self._scopes)}
         self._pool_ranks: dict[str | None, dict[str, int]] = {}
         self._searches: dict[tuple[str | None, str, tuple[str, ...], Allowed], ScoredSearch] = {}
-        self._exclusions = Exclusions(turn)
+        self._exclusions = Exclusions(turn, self._hard, self.notes)
         self.attempts = attempts(self._phases)
         self.rescored = is_rescored(turn.config)
+
+    @property
+    def carries_memories(self) -> bool:
+        """Whether memories are in the prompt whatever is selected: hard rules, or lines of the Working Set."""
+        built = self._turn.built_working_set
+        return bool(self._hard or (built and built.pinned))
 
     def select(self, tiers: Tiers, limit: int, *, repeats: bool = True, allowed: Allowed = RULES) -> ScopedSelection:
         """Select up to ``limit`` over the scopes; attempt again with more memories while recall would be empty.
@@ -82,7 +99,7 @@ class HotLane:
         """
         scoped: ScopedSelection | None = None
         for attempt in self.attempts:
-            if scoped is not None and (scoped.selection.picked or self._turn.carries_memories):
+            if scoped is not None and (scoped.selection.picked or self.carries_memories):
                 break
             further = self._attempt(attempt, tiers, limit, repeats=repeats, allowed=allowed)
             if scoped is not None and attempt.ignored:
@@ -154,18 +171,18 @@ class HotLane:
         return result
 
     def _scored(self, candidates: list[Candidate], scope: str | None, *, record: bool) -> list[Entry]:
-        """Score candidates; without ``record``, leave no trace of a counterfactual search in the turn."""
+        """Score candidates; without ``record``, leave no trace of a counterfactual search in the notes."""
         if not self._phased:
             return [Entry(candidate, candidate.score, 1.0) for candidate in candidates]
         turn, entries = self._turn, list[Entry]()
-        exempt = dict(turn.exempt)
+        exempt = dict(self.notes.exempt)
         for rank, candidate in enumerate(candidates, 1):
             factors = self._factors(candidate, turn.memories.by_id[candidate.id], scope, rank)
             entries.append(Entry(candidate, factors.base, factors.repeat))
             if record:
-                turn.factors[candidate.id] = factors
+                self.notes.factors[candidate.id] = factors
         if not record:
-            turn.exempt = exempt
+            self.notes.exempt = exempt
         return entries
 
     def _factors(self, candidate: Candidate, row: Row, scope: str | None, rank: int) -> Factors:
@@ -216,7 +233,7 @@ class HotLane:
         top = "top" if row.id in self._top else None
         rule = "pinned" if pinned else "hard_rule" if hard else self._exact_hit(candidate, row) or top
         if rule:
-            turn.exempt[row.id] = rule
+            self.notes.exempt[row.id] = rule
         return rule is not None
 
     @cached_property
@@ -237,3 +254,149 @@ def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:
     """Return candidates with their final scores: score descending, then newest, then by id."""
     scored = [candidate._replace(score=score * repeat if repeats else score) for candidate, score, repeat in entries]
     return sorted(scored, key=by_rank)
+
+
+FULL = "budget_cap"
+Scopes = Sequence[tuple[str | None, str]]
+
+
+class _Over(NamedTuple):
+    """A candidate beyond the cap of its tier, with its scope and the name of its tier in the receipt."""
+
+    pick: Picked
+    scope: str | None
+    tier: str
+    fallback: bool
+
+
+def select_over_scopes(
+    scopes: Scopes,
+    limit: int,
+    choose: Callable[[str | None, int, Quota], Selection],
+    quota: Quota,
+    policy: ScopePolicy,
+    barred: str | None = None,
+    *,
+    strict_caps: bool,
+) -> ScopedSelection:
+    """Call ``choose(scope, remaining slots, remaining quota)`` scope by scope until the slots are filled.
+
+    With ``strict_caps``, candidates beyond a cap are taken only if no scope has another candidate.
+    """
+    left, over = quota, list[_Over]()
+    origins = dict(scopes)
+
+    def in_scope(scope: str | None, slots: int) -> Selection:
+        nonlocal left
+        selection = choose(scope, slots, left)
+        if strict_caps:
+            fallback = origins[scope] != "primary"
+            selection, beyond = _within(selection, left)
+            over.extend(
+                _Over(pick, scope, f"{scope}:{pick.tier}" if fallback else pick.tier, fallback) for pick in beyond
+            )
+        left = _rest(left, selection)
+        return selection
+
+    scoped = select_in_scopes(scopes, limit, in_scope, policy, barred)
+    return _filled(scoped, limit, over, quota)
+
+
+def _within(selection: Selection, left: Quota) -> tuple[Selection, list[Picked]]:
+    """Split a selection into what the caps allow and the candidates beyond them."""
+    room = dict(zip(CAPPED, (left.must_max, left.unknown_max), strict=True))
+    kept, beyond = list[Picked](), list[Picked]()
+    for pick in selection.picked:
+        if room.get(pick.tier, 1) > 0:
+            kept.append(pick)
+            if pick.tier in room:
+                room[pick.tier] -= 1
+        else:
+            beyond.append(pick)
+    if not beyond:
+        return selection, beyond
+    gone = [pick.tier for pick in beyond]
+    counts = [count._replace(selected=count.selected - gone.count(count.tier)) for count in selection.tier_counts]
+    rejected = [reason for reason in selection.rejected if reason != FULL]
+    quota = selection.quota and selection.quota._replace(
+        wildcard_used=selection.quota.wildcard_used - _wildcards(beyond)
+    )
+    return Selection(kept, counts, rejected, quota), beyond
+
+
+def _wildcards(picked: Sequence[Picked]) -> int:
+    """Return how many picks are wildcards; the tier loop fills slots with picks that are not (E-17)."""
+    return sum(pick.decision == "wildcard" for pick in picked)
+
+
+def _rest(left: Quota, selection: Selection) -> Quota:
+    """Return what a selection leaves of the quotas. A slot that a recent memory took counts as that of unknown."""
+    tiers = [pick.tier for pick in selection.picked]
+    recent = sum(pick.decision == "recent_quota" and pick.tier != "unknown" for pick in selection.picked)
+    return left._replace(
+        must_max=max(0, left.must_max - tiers.count("must")),
+        nice_min=max(0, left.nice_min - tiers.count("nice")),
+        unknown_max=max(0, left.unknown_max - tiers.count("unknown") - recent),
+    )
+
+
+def _filled(scoped: ScopedSelection, limit: int, over: Sequence[_Over], quota: Quota) -> ScopedSelection:
+    """Fill the remaining slots with candidates beyond the caps, and report the configured quota."""
+    selection, fallback = scoped
+    seen = {pick.candidate.id for pick in selection.picked}
+    added = [entry for entry in over if entry.pick.candidate.id not in seen][: max(0, limit - len(selection.picked))]
+    tiers = [entry.tier for entry in added]
+    picked = [*selection.picked, *(entry.pick for entry in added)]
+    counts = [count._replace(selected=count.selected + tiers.count(count.tier)) for count in selection.tier_counts]
+    rejected = [*selection.rejected, *([FULL] if added and len(picked) >= limit else ())]
+    used = selection.quota.wildcard_used if selection.quota else 0
+    from_fallbacks = [str(entry.scope) for entry in added if entry.fallback]
+    fallback = fallback | {
+        "contributed": fallback["contributed"] + len(from_fallbacks),
+        "usedScopes": list(dict.fromkeys([*fallback["usedScopes"], *from_fallbacks])),
+    }
+    used += _wildcards([entry.pick for entry in added])
+    applied = quota._replace(wildcard_used=used) if selection.quota else None
+    return ScopedSelection(Selection(picked, counts, rejected, applied), fallback)
+
+
+IGNORE_PLAN = TierPlan("ignore", (IGNORE,))
+WIDER = (TierPlan("unknown", (UNKNOWN,)), IGNORE_PLAN)
+BASE = "must+nice"
+
+
+def policy_loop_v0(limit: int, quota: Quota, search: Search, *, strict_caps: bool) -> Selection:
+    """Select must and nice with quotas; extend to unknown, then to ignore, only while slots remain."""
+    first = tier_quota_v1(recall_plans(unknown_fallback=False), limit, quota, search, strict_caps=strict_caps)
+    picked, counts = list(first.picked), list(first.tier_counts)
+    seen = {pick.candidate.id for pick in picked}
+    for plan in WIDER:
+        if len(picked) >= limit:
+            break
+        counts.append(_fill(picked, seen, limit, plan, search))
+    return Selection(picked, counts, first.rejected, first.quota)
+
+
+def ignore_fill(limit: int, search: Search) -> Selection:
+    """Select the best memories labelled ignore, for a recall that would otherwise be empty (seed 001)."""
+    picked = list[Picked]()
+    count = _fill(picked, set(), limit, IGNORE_PLAN, search)
+    return Selection(picked, [count], ["budget_cap"] if len(picked) >= limit else [])
+
+
+def _fill(picked: list[Picked], seen: set[str], limit: int, plan: TierPlan, search: Search) -> TierCount:
+    """Append the best candidates of a tier while slots remain."""
+    candidates, before = search(plan), len(picked)
+    for candidate in candidates:
+        if len(picked) < limit and candidate.id not in seen:
+            seen.add(candidate.id)
+            picked.append(Picked(candidate, plan.tier, f"{plan.tier}_fill"))
+    return TierCount(plan.tier, plan.labels, len(candidates), len(picked) - before)
+
+
+def policy_tier(selection: Selection) -> str:
+    """Return the tiers that the loop used: ``must+nice``, ``must+nice+unknown`` or ``must+nice+unknown+ignore``."""
+    used = {pick.tier for pick in selection.picked}
+    if "ignore" in used:
+        return f"{BASE}+unknown+ignore"
+    return f"{BASE}+unknown" if "unknown" in used else BASE

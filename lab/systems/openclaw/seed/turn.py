@@ -21,14 +21,14 @@ class SeedTurn(Turn):
     built_working_set: WorkingSet | None = None
 
     @property
-    def carries_memories(self) -> bool:
-        """Whether memories are in the prompt whatever the hot lane selects: hard rules, or lines of the Working Set."""
-        return bool(self.hard or (self.built_working_set and self.built_working_set.pinned))
-
-    @property
     def covered(self) -> tuple[str, ...]:
         """Ids of the memories whose lines are in the Working Set as injected."""
-        return self._covered_by(self.working_set_slot.text) if self.working_set_slot else ()
+        return self.covered_in(self.kept)
+
+    def covered_in(self, slots: Sequence[Slot]) -> tuple[str, ...]:
+        """Return the ids of the memories whose lines are in the Working Set as it is among the ``slots``."""
+        text = next((slot.text for slot in slots if self.pinned and slot.id == self.pinned.id), None)
+        return () if text is None else self._covered_by(text)
 
     def _covered_by(self, text: str) -> tuple[str, ...]:
         lines = set(text.split("\n"))

@@ -1,11 +1,13 @@
-"""The result of a selection policy."""
+"""What a selection policy is given, the tiers in the order in which they are searched (E-13), and its result."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
+from lab.recordings.model import MUST, NICE, UNKNOWN
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Candidate
 
@@ -62,3 +64,21 @@ class Selection(NamedTuple):
 def by_rank(candidate: Candidate) -> tuple[float, float, str]:
     """Return the sort key of hits: best score first, then newest, then by id."""
     return -candidate.score, -candidate.created_at, id_order(candidate.id)
+
+
+class TierPlan(NamedTuple):
+    """A tier: its labels, and the reason reported if it returns nothing."""
+
+    tier: str
+    labels: tuple[str, ...]
+    miss_reason: str | None = None
+
+
+@cache
+def recall_plans(*, unknown_fallback: bool = True) -> tuple[TierPlan, ...]:
+    """Return the tiers must, nice and, with ``unknown_fallback``, unknown.
+
+    Rows labelled ``ignore`` are in no tier, so automatic recall never returns them.
+    """
+    plans = (TierPlan("must", (MUST,), "no_results_must"), TierPlan("nice", (NICE,), "no_results_nice"))
+    return (*plans, TierPlan("unknown", (UNKNOWN,))) if unknown_fallback else plans

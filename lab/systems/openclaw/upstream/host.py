@@ -15,12 +15,11 @@ from lab.base.config_resolve import Resolved
 from lab.base.errors import UnusableInput
 from lab.base.utf16 import js_length
 from lab.systems.openclaw.config.file import ENTRY
-from lab.systems.openclaw.config.knob import UPSTREAM, Section
-from lab.systems.openclaw.config.missing import NOT_HERE
 from lab.systems.openclaw.config.resolve import Checked, check_config, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.config.switches import switched_off
-from lab.systems.openclaw.config.table import PLUGIN
+from lab.systems.openclaw.config.table import PLUGIN, UPSTREAM, Section
+from lab.systems.openclaw.config.values import NOT_HERE
 from lab.systems.openclaw.recall.budget import Slot, compose
 from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt, prompt_comment
 from lab.systems.openclaw.recall.scope import ScopePolicy

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lab.base.shape import json_type
-from lab.systems.openclaw.config.check import in_short
-from lab.systems.openclaw.config.knob import Knob, Section
-from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN
-from lab.systems.openclaw.config.values import finite
+from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN, Knob, Section
+from lab.systems.openclaw.config.values import finite, in_short
 
 OLDER, NEWEST = KNOWN_HOSTS = ("2026.6.11", "2026.9.6")
 # Matches any key.

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.base.utf16 import js_length
 from lab.recordings.model import MUST
 from lab.retrieval.row import Row
+from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import resolve_label
+from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.inject import inject, memory_slot
 from lab.systems.openclaw.recall.scoped import select_in_scopes
-from lab.systems.openclaw.recall.stages import by_policy, mark_stale, take
+from lab.systems.openclaw.recall.stages import stale_marks, take
 from lab.systems.openclaw.recall.todo import is_stale
-from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.recall.turn import Collected, Injected, Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recall.working_set import PREFIX, no_working_set, working_set_row
 from lab.systems.openclaw.recall.working_set_v1 import CATEGORIES, MAX_ROWS, V1, build_working_set_v1
+from lab.systems.openclaw.select.outcome import Picked, Selection
+from lab.systems.openclaw.select.policies import by_policy
 from lab.systems.openclaw.upstream.pack import pack
 from lab.systems.openclaw.upstream.working_set import build_working_set
 
@@ -38,7 +42,35 @@ class PluginTurn(Turn):
         return self.consumed if self.working_set_slot else ()
 
 
-def select(turn: PluginTurn) -> None:
+class Selected(NamedTuple):
+    """The selection, and the memories of it that are no stored Working Set."""
+
+    selection: Selection
+    fallback: dict[str, Any] | None
+    rejected: list[str]
+    log: list[tuple[str, str]]
+    hits: list[Picked]
+
+
+class Fresh(NamedTuple):
+    """The hits without stale TODOs."""
+
+    hits: list[Picked]
+    final: list[Picked]
+    log: list[tuple[str, str]]
+
+
+class Pinned(NamedTuple):
+    """The Working Set, the memories that it was built from, and the hits that it leaves."""
+
+    working_set: dict[str, Any]
+    hits: list[Picked]
+    pinned: Slot | None = None
+    consumed: tuple[str, ...] = ()
+    synthesised: tuple[str, ...] = ()
+
+
+def select(turn: PluginTurn) -> Selected:
     """Search and select in the primary scope, then in its fallbacks while slots remain (E-12)."""
     config, tiers = turn.config, turn.tiers
     scoped = select_in_scopes(
@@ -48,13 +80,13 @@ def select(turn: PluginTurn) -> None:
         config.scope_policy,
         turn.barred,
     )
-    take(turn, scoped)
     # A stored Working Set row that was selected is removed here, and its slot stays empty.
     chosen = scoped.selection.picked[: config.max_items]
-    turn.hits = [pick for pick in chosen if not pick.candidate.id.startswith(PREFIX)]
+    hits = [pick for pick in chosen if not pick.candidate.id.startswith(PREFIX)]
+    return Selected(*take(turn, scoped), hits)
 
 
-def todo(turn: PluginTurn) -> None:
+def todo(turn: PluginTurn) -> Fresh:
     """Drop stale TODOs (E-33); their slots stay empty."""
     rows, now, days = turn.memories.by_id, turn.prompt.now_ms, turn.config.todo_stale_ttl_days
 
@@ -62,38 +94,32 @@ def todo(turn: PluginTurn) -> None:
         return row.category == "todo" and is_stale(row.created_at, now, days)
 
     kept = [pick for pick in turn.hits if not stale(rows[pick.candidate.id])]
-    mark_stale(turn, len(turn.hits) - len(kept))
-    turn.hits = turn.final = kept
+    return Fresh(kept, kept, [*turn.log, *stale_marks(turn, len(turn.hits) - len(kept))])
 
 
-def working_set(turn: PluginTurn) -> None:
+def working_set(turn: PluginTurn) -> Pinned:
     """Build the Working Set from the hits and the scope's must memories; remove its memories from the hits (E-26)."""
     settings, memories, now = turn.config.working_set, turn.memories, turn.prompt.now_ms
-    turn.working_set = no_working_set(enabled=settings.enabled)
+    receipt: dict[str, Any] = no_working_set(enabled=settings.enabled)
     if settings.variant == V1:
         # The plugin of that time consumed no hits, and its receipt had no such counts.
-        turn.working_set = {key: value for key, value in turn.working_set.items() if key not in CONSUMPTION}
+        receipt = {key: value for key, value in receipt.items() if key not in CONSUMPTION}
     if not settings.enabled:
-        return
+        return Pinned(receipt, turn.hits)
     if settings.variant == V1:
         recent = memories.listing.recent_of_first(turn.filter_scope, CATEGORIES, MAX_ROWS)
         built = build_working_set_v1(turn.scope, turn.text, now, settings, recent)
-        turn.pinned = built.slot
-        turn.consumed = turn.synthesised = tuple(dict.fromkeys(row.id for _, row in built.lines if row))
-        turn.working_set |= _pinned(turn, built.slot, built.sections)
-        return
+        used = tuple(dict.fromkeys(row.id for _, row in built.lines if row))
+        return Pinned(receipt | _pinned(turn, built.slot, built.sections), turn.hits, built.slot, used, used)
     hot = [memories.by_id[pick.candidate.id] for pick in turn.hits]
     recent = memories.listing.recent_of_first(turn.filter_scope, STICKY_CATEGORIES, STICKY_READ)
     merged = {row.id: row for row in reversed([*hot, *[row for row in recent if _is_sticky(row)][:STICKY_KEPT]])}
-    slot, turn.consumed, sections = build_working_set(turn.scope, turn.text, now, settings, list(merged.values()))
+    slot, consumed, sections = build_working_set(turn.scope, turn.text, now, settings, list(merged.values()))
     if slot is None:
-        return
-    turn.pinned = slot
-    before = len(turn.hits)
-    turn.hits = [pick for pick in turn.hits if pick.candidate.id not in turn.consumed]
-    turn.synthesised = turn.consumed
-    counts = {"consumedCount": len(turn.consumed), "suppressedRecallCount": before - len(turn.hits)}
-    turn.working_set |= _pinned(turn, slot, sections) | counts
+        return Pinned(receipt, turn.hits, consumed=consumed)
+    hits = [pick for pick in turn.hits if pick.candidate.id not in consumed]
+    counts = {"consumedCount": len(consumed), "suppressedRecallCount": len(turn.hits) - len(hits)}
+    return Pinned(receipt | _pinned(turn, slot, sections) | counts, hits, slot, consumed, consumed)
 
 
 def _pinned(turn: PluginTurn, slot: Slot, sections: Mapping[str, int | bool]) -> dict[str, Any]:
@@ -116,12 +142,31 @@ def _is_sticky(row: Row) -> bool:
     return resolve_label(row.importance_label, row.importance) == MUST and not row.id.startswith(PREFIX)
 
 
-def slots(turn: PluginTurn) -> None:
+def slots(turn: PluginTurn) -> Collected:
     """Collect the slots: Working Set, memories, documents."""
     memories = [memory_slot(turn.memories.by_id[pick.candidate.id]) for pick in turn.hits]
-    turn.slots = [*([turn.pinned] if turn.pinned else ()), *memories, *turn.docs]
+    return Collected([*([turn.pinned] if turn.pinned else ()), *memories, *turn.docs], turn.additions)
 
 
-def budget(turn: PluginTurn) -> None:
+def budget(turn: PluginTurn) -> Injected:
     """Fit the slots into the budget and write the receipt (E-32, E-40)."""
-    inject(turn, lambda chosen, comment: pack(chosen, turn.config.budget, comment))
+    return inject(turn, lambda chosen, comment: pack(chosen, turn.config.budget, comment))
+
+
+STAGES = (
+    ("scope", stages.scope),
+    ("trivial", stages.trivial),
+    ("embedding", stages.embedding),
+    ("select", select),
+    ("todo", todo),
+    ("docs", stages.docs),
+    ("working_set", working_set),
+    ("slots", slots),
+    ("budget", budget),
+)
+
+
+def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: RecallState) -> PluginTurn:
+    """Run the stages. A failed stage leaves a warning and no receipt."""
+    turn = PluginTurn(prompt, config, memories, state)
+    return stages.run(turn, STAGES) if config.auto_recall.enabled else turn

@@ -10,8 +10,6 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings
-from lab.systems.openclaw.config.knob import PROFILES, Knob, Section
-from lab.systems.openclaw.config.missing import NOT_HERE
 from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve, shown
 from lab.systems.openclaw.config.settings import (
     AutoRecall,
@@ -21,8 +19,8 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
-from lab.systems.openclaw.config.table import LAB, PLUGIN
-from lab.systems.openclaw.config.values import finite, number_in_range, parse_env_boolean
+from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
+from lab.systems.openclaw.config.values import NOT_HERE, finite, number_in_range, parse_env_boolean
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota

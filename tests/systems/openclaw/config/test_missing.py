@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.systems.openclaw.config.knob import PROFILES, Knob, Section
-from lab.systems.openclaw.config.missing import missing, only_here
 from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve
-from lab.systems.openclaw.config.table import LAB, PLUGIN
+from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
+from lab.systems.openclaw.config.values import missing, only_here
 from lab.systems.openclaw.recommended import recommended
 from lab.systems.openclaw.upstream.host import check_host, host_of
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lab.retrieval.contract import Filter, Lanes
+from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.resolve import resolve
-from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 
 

@@ -19,8 +19,8 @@ from lab.retrieval.clamp import Clamp
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.retrievers import StoreRetriever, embedded_text
 from lab.retrieval.tokens import TextSettings, Tokens
+from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.recall.budget import Budget, Slot
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.recall.history import History
-from lab.systems.openclaw.recall.turn import Factors
+from lab.systems.openclaw.recall.turn import Factors, History
 from lab.systems.openclaw.seed.repeat import novelty, repeat_factor
 from lab.systems.openclaw.seed.score import importance_prior, recency, relevance, scope_match
 
@@ -289,7 +288,7 @@ def test_equal_scores_are_sorted_by_newest_then_id(kit: Any) -> None:
 
 
 def turn_plan() -> Any:
-    from lab.systems.openclaw.select.tiers import recall_plans
+    from lab.systems.openclaw.select.outcome import recall_plans
 
     return recall_plans()[1]
 

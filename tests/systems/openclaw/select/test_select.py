@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Candidate
-from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCount, by_rank
-from lab.systems.openclaw.select.tier_first import tier_first_v1
-from lab.systems.openclaw.select.tier_quota import tier_quota_v1
-from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
+from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCount, TierPlan, by_rank, recall_plans
+from lab.systems.openclaw.select.policies import tier_first_v1, tier_quota_v1
 
 Buckets = dict[str, list[Candidate]]
 PLANS = recall_plans()

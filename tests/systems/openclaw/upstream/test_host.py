@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from lab.base.config_text import parse_json
-from lab.systems.openclaw.config.knob import Section
 from lab.systems.openclaw.config.resolve import Checked
-from lab.systems.openclaw.config.table import PLUGIN
+from lab.systems.openclaw.config.table import PLUGIN, Section
 from lab.systems.openclaw.upstream.host import check_host, host_of
 
 ENTRY = "openclaw-mem-engine"
