@@ -19,7 +19,7 @@ def swept(operators: Path, tmp_path: Path, lab: Callable[..., Any]) -> Callable[
 
     def run(*more: str) -> Any:
         return lab(
-            "sweep", str(operators), "--format", "lab", "--scope", "recorded", "--grid", "grid.json",
+            "study", "sweep", str(operators), "--format", "lab", "--scope", "recorded", "--grid", "grid.json",
             "--out", "out", "--limit", "2", *more, cwd=tmp_path
         )  # fmt: skip
 

@@ -26,7 +26,7 @@ def test_measures_fit_80_columns(lab: Lab, tmp_path: Path) -> None:
 
 def test_exported_run_imports_with_equal_means(lab: Lab, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "trec"
-    done = lab("export", "run", "--format", "trec", "--out", out, "--json", cwd=place)
+    done = lab("runs", "export", "run", "--format", "trec", "--out", out, "--json", cwd=place)
     files = json.loads(done.stdout)["files"]
     assert (done.returncode, done.stderr) == (0, "")
     assert files == [str(out / name) for name in ("qrels.txt", *(f"{arm}.run" for arm in ARMS))]
@@ -53,7 +53,7 @@ def test_exported_run_imports_with_equal_means(lab: Lab, place: Path, tmp_path: 
 def test_beir_export_imports_again(lab: Lab, place: Path, tmp_path: Path) -> None:
     beir, trec = tmp_path / "beir", tmp_path / "trec"
     for folder, *more in ((beir, "--format", "beir", "--with-text"), (trec, "--format", "trec")):
-        done = lab("export", "run", "--out", folder, *more, cwd=place)
+        done = lab("runs", "export", "run", "--out", folder, *more, cwd=place)
         assert (done.returncode, done.stderr) == (0, "")
     assert (beir / "corpus.jsonl").read_text().count("wombatmemory") == 2 * 4 * 2 * 4
     assert "quokkaturn" in (beir / "queries.jsonl").read_text()
@@ -68,7 +68,7 @@ def test_beir_export_imports_again(lab: Lab, place: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("export", "run", "--format", "csv", "--out", "x"), "unknown format 'csv'"),
+        (("runs", "export", "run", "--format", "csv", "--out", "x"), "unknown format 'csv'"),
         (("runs", "export", "datasets", "--out", "x"), "is not a run directory"),
         (("runs", "import", "--qrels", "absent.txt", "--run", "bad.run"), "absent.txt: no such file"),
         (("runs", "import", "--qrels", "good.txt", "--run", "bad.run"), "bad.run:2: expected 6 fields"),

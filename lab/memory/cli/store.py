@@ -194,6 +194,7 @@ def delete(
         emit_change("memory tags delete", folder, receipt, write=write)
         return
     emit(f"{'deleted' if write else 'would delete'} {place}")
+    emit_unless_written(write)
 
 
 def _receipt(op: str, folder: Path, root: Path, started: int) -> dict[str, Any]:

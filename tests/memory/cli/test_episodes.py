@@ -21,7 +21,7 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def said(*words: str | Path) -> Any:
-    done = run_here("episodes", *words, "--json")
+    done = run_here("memory", "episodes", *words, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -56,7 +56,7 @@ def test_ingest_and_expire_name_a_shipped_set_and_the_types(tmp_path: Path) -> N
 def test_commands_that_write_need_the_option(ledger: Path) -> None:
     before = stored(ledger)
     for words in (("embed", "--embedder", "hashing"), ("expire",)):
-        done = run_here("episodes", *words, "--ledger", ledger)
+        done = run_here("memory", "episodes", *words, "--ledger", ledger)
         assert (done.returncode, "Nothing was written; add --write to do it." in done.stdout) == (0, True)
     assert stored(ledger) == before
 
@@ -77,7 +77,7 @@ def test_command_that_search_prints_makes_its_vectors(tmp_path: Path, other: str
         with sqlite3.connect(ledger) as connection:
             connection.execute(other)
     words = ("search", "choir", "--ledger", ledger, "--mode", "vector", "--embedder", "hashing")
-    printed = run_here("episodes", *words).stdout
+    printed = run_here("memory", "episodes", *words).stdout
     assert ("(other_model)" if other else "(missing_embeddings)") in printed
     (command,) = (text for text in printed.splitlines() if text.startswith("To embed them: lab "))
     assert run_here(*shlex.split(command.partition(": lab ")[2])).returncode == 0
@@ -124,7 +124,7 @@ def test_payload_that_is_nested_too_deeply_is_shown_as_text(ledger: Path) -> Non
     ],
 )
 def test_bad_input_ends_with_one_line(ledger: Path, words: tuple[str, ...], message: str) -> None:
-    done = run_here("episodes", *words, "--ledger", ledger)
+    done = run_here("memory", "episodes", *words, "--ledger", ledger)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert message in done.stderr
 
@@ -146,5 +146,5 @@ def test_ledger_that_is_none_is_refused(tmp_path: Path) -> None:
     ):
         embed = ("embed", "--embedder", "hashing")
         for words in (("search", "x"), ("replay", "s"), ("expire",), ("expire", "--write"), embed, (*embed, "--write")):
-            done = run_here("episodes", *words, "--ledger", path)
+            done = run_here("memory", "episodes", *words, "--ledger", path)
             assert (done.returncode, message in done.stderr) == (2, True), (words, done.stderr)

@@ -19,7 +19,7 @@ def here(tmp_path: Path) -> Place:
 
 
 def facts(here: Place, command: str, *words: str | Path) -> Done:
-    return run_here("facts", command, here.facts, *words, "--ledger", here.ledger)
+    return run_here("memory", "facts", command, here.facts, *words, "--ledger", here.ledger)
 
 
 def said(here: Place, command: str, *words: str | Path) -> str:
@@ -121,5 +121,5 @@ def test_facts_propose_shows_triples_and_figures(tmp_path: Path) -> None:
     ],
 )
 def test_facts_with_unusable_input_exits_with_2(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    done = run_here("facts", *words, cwd=tmp_path)
+    done = run_here("memory", "facts", *words, cwd=tmp_path)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr

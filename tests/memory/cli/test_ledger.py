@@ -21,7 +21,7 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def said(*words: str | Path) -> Any:
-    done = run_here("ledger", *words, "--json")
+    done = run_here("memory", "ledger", *words, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -46,7 +46,7 @@ def test_commands_that_write_need_the_option(ledger: Path, tmp_path: Path) -> No
     log = write_log(tmp_path / "more.jsonl", [{"summary": "more"}])
     before = rows(ledger)
     for words in (("ingest", ledger, log), ("grade", ledger), ("archive", ledger, tmp_path / "l.jsonl")):
-        done = run_here("ledger", *words)
+        done = run_here("memory", "ledger", *words)
         assert (done.returncode, "Nothing was written; add --write to do it." in done.stdout) == (0, True)
     assert (rows(ledger), (tmp_path / "archive").exists()) == (before, False)
     done = run_here("memory", "ledger", "ingest", ledger, log, "--grade", "--write")
@@ -104,7 +104,7 @@ def test_benchmark_fails_with_code_1(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line_with_code_2(ledger: Path, words: tuple[str, ...], message: str) -> None:
-    done = run_here("ledger", *(str(ledger) if word == "LEDGER" else word for word in words), cwd=ledger.parent)
+    done = run_here("memory", "ledger", *(str(ledger) if word == "LEDGER" else word for word in words), cwd=ledger.parent)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

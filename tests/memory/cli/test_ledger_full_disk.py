@@ -30,7 +30,7 @@ def largest_file(size: int) -> Iterator[None]:
 def failed(size: int, *words: str | Path) -> str:
     """Return the only error of a command that cannot write all."""
     with largest_file(size):
-        done = run_here("ledger", *words)
+        done = run_here("memory", "ledger", *words)
     assert done.returncode == 4, done.stdout
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, done.stderr
@@ -40,7 +40,7 @@ def failed(size: int, *words: str | Path) -> str:
 
 
 def done_by(*words: str | Path) -> None:
-    again = run_here("ledger", *words)
+    again = run_here("memory", "ledger", *words)
     assert again.returncode == 0, again.stderr
 
 

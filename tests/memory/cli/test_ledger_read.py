@@ -63,7 +63,7 @@ def test_timeline_marks_what_was_named_and_shows_labels(ledger: Path) -> None:
 def test_tables_show_whole_seconds_and_get_the_time_as_stored(tmp_path: Path) -> None:
     path = filled(tmp_path / "l.sqlite", [{"ts": "2026-11-22T15:29:31.174Z", "summary": "gateway"}])
     for command in (("timeline", path, "1"), ("search", path, "gateway")):
-        assert " 2026-11-22T15:29:31Z " in run_here("ledger", *command).stdout
+        assert " 2026-11-22T15:29:31Z " in run_here("memory", "ledger", *command).stdout
     assert "ts: 2026-11-22T15:29:31.174Z\n" in run_here("memory", "ledger", "get", path, "1").stdout
 
 

@@ -69,8 +69,8 @@ def test_tag_change_checkout_undo(folder: Path) -> None:
     assert bytes_of(folder) == first
     assert "Start the gateway again" in done.stdout
     undo = done.stdout.splitlines()[-1].split()
-    assert undo[:3] == ["lab", "memory", "tags", "checkout"]
-    again = receipt(*undo[2:])
+    assert undo[:4] == ["lab", "memory", "tags", "checkout"]
+    again = receipt(*undo[3:])
     assert bytes_of(folder) == second
     assert again["restartRequired"] is True
     listed = receipt("list", folder, "--check")

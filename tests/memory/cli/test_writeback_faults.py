@@ -147,7 +147,7 @@ def test_ledger_that_another_process_writes_can_be_read_and_not_written(
     other = sqlite3.connect(ledger, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     for words in (("decay", ledger, "--write"), ("used", ledger, "1", "--write")):
-        refused(run_here("ledger", *words), 4, str(ledger), "wait for it to end and run the command again")
+        refused(run_here("memory", "ledger", *words), 4, str(ledger), "wait for it to end and run the command again")
     assert run_here("memory", "ledger", "writeback", ledger, store, *COMMAND).returncode == 0
     other.execute("ROLLBACK")
     other.close()
@@ -178,7 +178,7 @@ def test_damaged_table_is_left_as_it_is(ledger: Path, store: Path, damage: Calla
     table = store / "memories.lance"
     before = {path: path.read_bytes() for path in table.rglob("*") if path.is_file()}
     for words in (("writeback", ledger, store, *COMMAND), ("writeback", ledger, store), ("drift", store)):
-        refused(run_here("ledger", *words), 2, str(store), "damaged", "restore", "from a backup")
+        refused(run_here("memory", "ledger", *words), 2, str(store), "damaged", "restore", "from a backup")
     assert {path: path.read_bytes() for path in table.rglob("*") if path.is_file()} == before
 
 
@@ -238,6 +238,6 @@ def test_ledger_that_cannot_be_used_changes_neither_file(
         ("lifecycle", path, "1", "--to", "stale", "--reason", "r", "--write"),
         ("drift", path),
     ):
-        refused(run_here("ledger", *words), 2, str(path), *parts)
+        refused(run_here("memory", "ledger", *words), 2, str(path), *parts)
     assert path.read_bytes() == data
     assert contents(store) == before
