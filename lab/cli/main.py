@@ -91,11 +91,11 @@ def _save_traceback(error: Exception) -> str:
     return f"the traceback is in {name} (it may quote your texts)"
 
 
-def main(program: typer.Typer = app) -> None:
-    """Run a command of a program. Exit with 0, or with the code of its error (:mod:`lab.base.errors`)."""
+def main(program: typer.Typer | None = None) -> None:
+    """Run a command of ``lab``, or of another program. Exit with 0, or with the code of its error (:mod:`lab.base.errors`)."""
     set_up()
     try:
-        code = program(standalone_mode=False)
+        code = (program or app)(standalone_mode=False)
         end_progress()
         sys.stdout.flush()
     except LabError as error:

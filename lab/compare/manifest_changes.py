@@ -44,12 +44,13 @@ def _source(old: Manifest, new: Manifest) -> Iterator[str]:
     before, after = old.environment, new.environment
     yield from _value("git", before.commit, after.commit)
     dirty = [bool(environment.git and environment.git.dirty) for environment in (before, after)]
+    covered = [(run.resolved.format, {arm.system for arm in run.resolved.arms}) for run in (old, new)]
+    if covered[0] != covered[1]:
+        return
     # If the code is equal, uncommitted changes explain nothing.
     if any(dirty) and (before.code is None or before.code != after.code):
         yield "git uncommitted changes " + ("in both" if all(dirty) else f"{_flag(dirty[0])} -> {_flag(dirty[1])}")
-    covered = [(run.resolved.format, {arm.system for arm in run.resolved.arms}) for run in (old, new)]
-    if covered[0] == covered[1]:
-        yield from _value("code", before.code, after.code)
+    yield from _value("code", before.code, after.code)
 
 
 def _arms(before: Sequence[ArmInfo], after: Sequence[ArmInfo]) -> Iterator[str]:

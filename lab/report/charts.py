@@ -221,7 +221,7 @@ class Chart(NamedTuple):
 def html(chart: Chart) -> str:
     """Return a chart for a page, without its words: the panels under their legend, or a single one beside it."""
     names = legend(chart.key)
-    panels = [_DRAWN[type(panel)](panel) for panel in chart.panels]  # type: ignore[operator]
+    panels = [_DRAWN[type(panel)](panel) for panel in chart.panels]  # type: ignore[operator]  # by its kind
     if chart.is_beside:
         return f'<div class="beside">{"".join(panels)}{names}</div>'
     if not any(panel.title for panel in chart.panels):

@@ -160,6 +160,12 @@ def draw(chart: Chart) -> Figure:
             axes.tick_params(labelsize=SMALL)
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_label_text(fill(axis.get_label_text(), letters), fontsize=SMALL)
+        if across > 1 and isinstance(panel, Intervals):
+            # Long names, or names in every column, would leave no room for the axes.
+            axes.set_yticks(range(len(panel.rows)), [fill(row.label, 38) for row in panel.rows], fontsize=SMALL - 3)
+            left = chart.panels[place - 1] if place % across else None
+            if isinstance(left, Intervals) and [row.label for row in left.rows] == [row.label for row in panel.rows]:
+                axes.set_yticklabels([])
         if across > 2 and isinstance(panel, Plot):
             axes.set_xticks(axes.get_xticks()[::2], [text.get_text() for text in axes.get_xticklabels()[::2]])
             # Panels above each other have the same label.

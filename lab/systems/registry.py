@@ -191,7 +191,8 @@ def modules_of(arm: Arm, system: str) -> set[str]:
     The arms that it holds count as well, such as the one that a budget cuts. What an arm of another package begins with
     is all that the package imports of the lab.
     """
-    modules = {BUILT_IN[system].partition(":")[0]} if system in BUILT_IN else set()
+    made_by = BUILT_IN.get(system, "").partition(":")[0]
+    modules = {made_by} if made_by.startswith("lab.") else set()
     for name in {kind.__module__ for kind in type(arm).__mro__}:
         if name.startswith("lab."):
             modules.add(name)

@@ -90,7 +90,8 @@ def test_shared_options_have_the_same_help() -> None:
     from lab.cli.main import app
 
     commands = typer.main.get_command(app).commands
-    commands = {"replay": commands["replay"], **commands["study"].commands}
+    study = commands["study"].commands
+    commands = {"replay": commands["replay"], "ablate": study["ablate"], "saturation": study["saturation"]}
     helps = {
         command: {name: one.help for one in commands[command].params for name in one.opts if name.startswith("--")}
         for command in ("replay", "ablate", "saturation")

@@ -147,12 +147,13 @@ def test_runs_list_and_rm(lab: Lab, place: Path, tmp_path: Path) -> None:
     facts = {"run": "deep/run", "status": "complete", "done": 2, "conversations": 2, "arms": arms, "trial": TRIAL}
     assert listed == {"runs": [facts]}
     before = sorted(tmp_path.rglob("*"))
+    files = sum(path.is_file() for path in before)
     shown = json.loads(lab("runs", "rm", "deep/run", "--json", cwd=tmp_path).stdout)
     assert sorted(tmp_path.rglob("*")) == before
     removed = json.loads(lab("runs", "rm", "deep/run", "--json", "--write", cwd=tmp_path).stdout)
     assert removed == shown | {"written": True}
     head = {"command": "lab runs rm", "target": "deep/run", "written": True}
-    assert removed == head | {"files": sum(path.is_file() for path in before), "left": []}
+    assert removed == head | {"files": files, "left": []}
     assert list((tmp_path / "deep").iterdir()) == []
     assert json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout) == {"runs": []}
 
@@ -335,7 +336,7 @@ def test_failed_conversation_exits_4_and_others_continue(lab: Lab, copied: Path)
     assert done.stderr.splitlines()[-1] == "error: 1 conversation failed; see run/failures.jsonl"
 
 
-@pytest.mark.parametrize("arguments", [("nonsense",), ("replay",), ("score",), ("score", "run", "--no-such-option")])
+@pytest.mark.parametrize("arguments", [("nonsense",), ("replay",), ("compare",), ("score", "run", "--no-such-option")])
 def test_wrong_usage_exits_2(lab: Lab, place: Path, arguments: tuple[str, ...]) -> None:
     done = lab(*arguments, cwd=place)
     assert (done.returncode, done.stdout) == (2, "")

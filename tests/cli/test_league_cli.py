@@ -12,6 +12,7 @@ import pytest
 from lab.systems.registry import BUILT_IN
 
 WORDS = (
+    "study",
     "league",
     "shipped:operators",
     "--embedder",

@@ -85,5 +85,5 @@ def test_entry_of_any_section_stands_in_the_pages_and_is_removed(
         assert f"<h3>Heading of {figure.name}</h3>" in html[position : later if later > 0 else None]
         assert f"Caption of {figure.name}." in html
         assert f"Caption of {figure.name}." in markdown.replace("\\", "")
-    remove(folder)
+    remove(folder, write=True)
     assert not folder.exists()

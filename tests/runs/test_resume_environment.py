@@ -21,7 +21,7 @@ NOW = environment()
 
 
 def _elsewhere(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
-    monkeypatch.setattr(resume, "environment", lambda: replace(NOW, **changes))
+    monkeypatch.setattr(resume, "environment", lambda *roots: replace(environment(*roots), **changes))
 
 
 def _packages(**changes: str | None) -> dict[str, str | None]:
