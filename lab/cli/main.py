@@ -92,7 +92,7 @@ def _save_traceback(error: Exception) -> str:
 
 
 def main(program: typer.Typer | None = None) -> None:
-    """Run a command of ``lab``, or of another program. Exit with 0, or with the code of its error (:mod:`lab.base.errors`)."""
+    """Run a command of ``lab``, or of another program; exit with 0, or with the code of its error."""
     set_up()
     try:
         code = (program or app)(standalone_mode=False)

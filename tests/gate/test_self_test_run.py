@@ -91,7 +91,7 @@ def test_self_test_lists_uncaught_faults(report: Report) -> None:
     assert [one.why for one in report.survivors] == [
         "Equivalent: it is the same number",
         "No reason is known.",
-        "No replay loads systems/openclaw/tools/recall.py.",
+        "No replay loads systems/openclaw/recall_tool.py.",
     ]
 
 

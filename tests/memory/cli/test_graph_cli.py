@@ -37,7 +37,10 @@ def test_exported_graph_answers_as_the_ledger_does(ledger: Path, tmp_path: Path)
     assert out.read_bytes() == first
     assert b"uses" not in first
     words = ("show", "gateway", "--json")
-    assert run_here("memory", "graph", *words, "--graph", out).stdout == run_here("memory", "graph", *words, "--ledger", ledger).stdout
+    assert (
+        run_here("memory", "graph", *words, "--graph", out).stdout
+        == run_here("memory", "graph", *words, "--ledger", ledger).stdout
+    )
 
 
 def test_graph_export_replaces_no_file_that_is_no_graph(ledger: Path) -> None:

@@ -104,7 +104,9 @@ def test_benchmark_fails_with_code_1(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line_with_code_2(ledger: Path, words: tuple[str, ...], message: str) -> None:
-    done = run_here("memory", "ledger", *(str(ledger) if word == "LEDGER" else word for word in words), cwd=ledger.parent)
+    done = run_here(
+        "memory", "ledger", *(str(ledger) if word == "LEDGER" else word for word in words), cwd=ledger.parent
+    )
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
