@@ -174,7 +174,7 @@ def _open(page: Path) -> None:
 
 
 def _snapshot(home: Home, root: Path, date: str, *, fresh: bool) -> Snapshot:
-    """Return the newest snapshot of a home, or a new one if there is none or a ``fresh`` one is asked for."""
+    """Return the newest snapshot of a home, or a new one if there is none or with ``fresh``."""
     from lab.host.snapshot import open_snapshot, snapshots, take
 
     before: Snapshot | None = None

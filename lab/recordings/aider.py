@@ -26,7 +26,7 @@ from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 
 COMMAND = re.compile(r"/[a-z]")
 BLANK = "<blank>"
-# aider answers its own question in this form if it was told to answer all of a group alike.
+# aider answers its own question in this form if a person chose one answer for all of a group.
 ANSWER = re.compile(r"[^\n]*\(Y\)es/\(N\)o[^\n]*\]: ?[a-z']*\Z")
 USER, LINE_END = "####", "  "
 STARTED = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$", re.MULTILINE)

@@ -76,7 +76,7 @@ def explain_all(
     *,
     opened: Sources | None = None,
 ) -> Iterator[tuple[tuple[str, str], Explanation]]:
-    """Yield the explanation of each recall that is wanted, by its key and arm, conversation by conversation.
+    """Yield the explanation of each recall in ``wanted``, by its key and arm, conversation by conversation.
 
     Each conversation is replayed once. Takes the same, and raises the same, as :func:`explain`.
     """

@@ -42,7 +42,7 @@ class Rephrases(Protocol):
 
 
 class Step(NamedTuple):
-    """What a system is shown, in order: memories ``born`` and ``gone`` (keys), queries, and a turn, or None."""
+    """What a system is given, in order: memories ``born`` and ``gone`` (keys), queries, and a turn, or None."""
 
     born: Sequence[Memory]
     gone: Sequence[str]

@@ -191,7 +191,7 @@ def _expects_receipts(value: Mapping[str, Any]) -> bool:
     config = ("plugins", "entries", ENTRY, "config")
     level = given("logging", "level")
     is_quiet = isinstance(level, str) and level.lower() in ("silent", "fatal", "error", "warn")
-    # The plugin recalls and logs receipts unless it is told not to.
+    # The plugin recalls and logs receipts unless its configuration says otherwise.
     off = [given(*config, name, *more) is False for name in ("autoRecall", "receipts") for more in ((), ("enabled",))]
     return not any(off) and not is_quiet
 

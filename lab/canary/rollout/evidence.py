@@ -35,7 +35,7 @@ ABOVE, ABOVE_FAST = 0.05, 0.12
 # Observations from which a limit is learned, and how much the halves of a stable window may differ.
 LEARN = {LATENCY: 500, REPEAT: 300 // BLOCK, TEXT: 100}
 # The text lane is silent where prompts share no word with a memory. A lane that is silent more often than usual is not
-# tested: it cannot be told from a dead one.
+# tested: it looks the same as a dead one.
 TEXT_USUAL, TEXT_LIMIT, TEXT_FAST = 0.8, 0.9, 0.995
 # Turns that may have no receipt, and the share at which the test is fastest.
 TURNS_LIMIT, TURNS_FAST = 0.1, 0.6

@@ -182,10 +182,10 @@ def guarded(
 ) -> Iterator[None]:
     """Run a guard until the end of the block, or until an error that an operator must deal with.
 
-    It is ready when the block begins. ``tell`` is told beforehand what to do if the guard is killed as well. A guard
-    that ends meanwhile is replaced, and ``note`` is told. After any other exception, such as a signal just before the
-    rollback, the guard stays, and recovers when this process ends. Raises :class:`NoGuard` if it does not start, unless
-    it is not ``required``.
+    It is ready when the block begins. ``tell`` receives beforehand what to do if the guard is killed as well. A guard
+    that ends meanwhile is replaced, and ``note`` receives that. After any other exception, such as a signal just before
+    the rollback, the guard stays, and recovers when this process ends. Raises :class:`NoGuard` if it does not start,
+    unless it is not ``required``.
     """
     if not wanted:
         tell(f"without a guard: if this process is killed, roll back with: {state.command}")

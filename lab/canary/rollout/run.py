@@ -157,7 +157,7 @@ def run_canary(plan: Plan, *, tell: Announce = silent) -> Outcome:
     after the rollback.
     """
     state, outcome = State(plan.change.config), Outcome(now())
-    # Whatever is told, also by a closed terminal, the rollback follows.
+    # A message that cannot be printed, as on a closed terminal, must not prevent the rollback.
     tell = unfailing(tell)
     _make_out(plan.out)
     out = plan.out.absolute()

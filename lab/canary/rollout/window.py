@@ -48,7 +48,7 @@ def _append(log: Follower, file: BinaryIO) -> bool:
 
 
 class Window(NamedTuple):
-    """A window that ended: the audit of its receipts, and whether it has as many recalls as were wanted."""
+    """A window that ended: the audit of its receipts, and whether it has as many recalls as were required."""
 
     audit: dict[str, Any]
     complete: bool

@@ -127,7 +127,7 @@ def checkout(
     """Put the table of a tag in the place of the present one.
 
     Every file of the tag is compared with its digest, and the present table is
-    copied to DIR/_checkout-backups first. Then the two tables change places in
+    copied to DIR/_checkout-backups first. Then the two tables are exchanged in
     one step. Start the gateway again afterwards.
     """
     from lab.memory.store.checkout import check_out

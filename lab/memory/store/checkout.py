@@ -62,7 +62,7 @@ def check_out(
     """Restore the table from a tag; without ``write`` check everything and change nothing.
 
     Every file of the tag is compared with its digest while it is copied beside the table, a backup is made of the
-    present table, and then the two change places. Until then the present table is as it was, whatever happens. Raises
+    present table, and then the two are exchanged. Until then the present table is as it was, whatever happens. Raises
     :class:`UnusableInput` for a damaged tag or a folder that must not be written.
     """
     if why := refusal(folder, None if despite_gateway else gateway_using(folder)):

@@ -15,8 +15,8 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 def replace_folder(new: Path, target: Path, old: Path) -> None:
     """Put ``new`` in the place of ``target``, and the old target, if there is one, at ``old``, where nothing is.
 
-    All must be on one file system. On Linux they change places in one step, so that ``target`` always exists. Where
-    the system cannot do that there is a moment without it; :func:`put_back` mends a kill in that moment. Raises
+    All must be on one file system. On Linux they are exchanged in one step, so that ``target`` always exists. Where
+    the system cannot do that, it is absent between two renames; :func:`put_back` mends a kill between them. Raises
     :class:`OSError`.
     """
     if not target.exists():

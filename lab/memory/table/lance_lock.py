@@ -114,7 +114,7 @@ def _lock(handle: int, path: Path) -> bool:
 def _is_free(about: dict[str, Any], path: Path) -> bool:
     """Return whether the process that a lock file names is dead, where the file system has no locks.
 
-    A process of another host cannot be asked, so its lock counts until the file is deleted.
+    A process of another host cannot be looked up, so its lock counts until the file is deleted.
     """
     if not about or about.get("pid") == os.getpid():
         return True

@@ -16,7 +16,7 @@ from lab.recordings.openclaw.entries import Entry, text_of
 
 # The model name of a reply that the host wrote.
 HOST_MODEL = "gateway-injected"
-# What a session asks that no person speaks in. It is left out where a person speaks as well.
+# Prompts of a session without a person. They are left out where a person speaks as well.
 TASKS = (JOBS, SUBAGENTS, OTHERS, EXTERNAL)
 SOURCES = {"internal_system": INTERNAL, "inter_session": OTHERS}
 _TASK = re.compile(r"\[cron:[^\]\n]+\][ \t]*|(?:\[Subagent Context\][^\n]*\n+)*\[Subagent Task\]:?\s*")
@@ -117,7 +117,7 @@ def _sends(part: object) -> bool:
 
 
 def _task(text: str, message: Mapping[str, Any]) -> str:
-    """Return what a job or another agent asks, without what the host wrote around it."""
+    """Return the prompt of a job or another agent without what the host wrote around it."""
     text = text or text_of(message.get("content")).strip()
     text = CURRENT_TIME.sub("", _DELIVERED.sub("", _TASK.sub("", text, count=1)))
     return text.strip()

@@ -304,7 +304,7 @@ class MemoryTools:
     def _record(self, arrival: ResultTime, tool: str, memories: tuple[RecordedMemory, ...], **recall: Any) -> None:
         if arrival.abandoned:
             if tool not in (STORE, FORGET):
-                # What was searched for on an abandoned branch was asked by no turn.
+                # A search on an abandoned branch belongs to no turn of the replay.
                 return
             self._counts["effects of memory tools on abandoned branches, which happened all the same"] += 1
         event = ToolEvent(tool, arrival.time_ms, memories, for_host=arrival.for_host, **recall)

@@ -153,9 +153,9 @@ class Measured:
         return pool / turns if turns else 0.0
 
     def concept_probes(self) -> tuple[set[str], int]:
-        """Return the probes that ask for decisions or preferences by concept, and how many ask for them at all.
+        """Return the probes that need decisions or preferences by concept, and how many need them at all.
 
-        A probe asks for them if one of its relevant memories has such a category, and by concept if no relevant memory
+        A probe needs them if one of its relevant memories has such a category, and by concept if no relevant memory
         is an exact hit of its prompt: a name, code or quoted phrase needs no concept.
         """
         probes: set[str] = set()

@@ -42,7 +42,7 @@ class EndpointChannel:
 
 
 def checked_url(url: str, where: str, *, allow_remote: bool) -> str:
-    """Return the URL of a host; raise :class:`UnusableInput` unless it may be asked (EX-10)."""
+    """Return the URL of a host; raise :class:`UnusableInput` unless requests to it are allowed (EX-10)."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
