@@ -44,7 +44,7 @@ STUDY = Group(
     },
 )
 NIGHTLY = Group(
-    "Replay a plan regularly and compare the results with approved baselines.",
+    "Replay a plan repeatedly; compare with approved baselines.",
     {
         "Commands": {
             "run": Entry("lab.cli.nightly", "Replay a plan twice and compare it with approved baselines."),
