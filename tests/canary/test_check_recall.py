@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.canary.audit.check import check_recall
-from lab.canary.audit.check_markers import check_marker
-from lab.canary.audit.damage import KINDS, Damaged
+from lab.canary.audit.check import KINDS, Damaged, check_marker, check_recall
 from lab.canary.audit.tally import Tally
 
 Make = Callable[..., dict[str, Any]]

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from lab.canary.audit.check import check_recall
-from lab.canary.audit.repeats import Repeats
-from lab.canary.audit.tally import Tally
+from lab.canary.audit.tally import Repeats, Tally
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.budget import Budget, Slot
 from lab.systems.openclaw.recall.receipt import prompt_comment

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from lab.canary.audit.tool_receipts import tool_recall
 from lab.canary.rollout.live_figures import (
     BLOCK,
     CALLS,
@@ -22,6 +21,7 @@ from lab.canary.rollout.live_figures import (
     TURNS,
     Gateway,
     Observation,
+    tool_recall,
 )
 from tests.canary.conftest import receipt_of
 

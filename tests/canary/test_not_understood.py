@@ -12,10 +12,8 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
-from lab.canary.audit.audit import audit
-from lab.canary.audit.check_markers import MARKERS, RECALL
-from lab.canary.audit.damage import ENOUGH
-from lab.canary.audit.screens import last_receipts
+from lab.canary.audit.audit import audit, last_receipts
+from lab.canary.audit.check import ENOUGH, MARKERS, RECALL
 from lab.gate.audit_file import WITH_JSON, nothing_found, unreadable
 from lab.gate.line import ERROR, FAIL
 from lab.gate.outputs import rollback

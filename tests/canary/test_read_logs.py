@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.canary.audit.damage import Damaged
+from lab.canary.audit.check import Damaged
 from lab.canary.audit.lines import MAX_LINE, MarkedLines, opened
 from lab.canary.audit.log_line import payload, read_line
 from lab.canary.audit.streams import BLOCK

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lab.canary.rollout.sequential import Detector, factor
+from lab.canary.rollout.evidence import Detector, factor
 
 
 @pytest.mark.parametrize(("limit", "alternative"), [(0.01, 0.04), (0.05, 0.12), (0.55, 0.89), (0.5, 5 / 6)])

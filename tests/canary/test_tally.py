@@ -13,9 +13,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.canary.audit.audit import SCHEMA, audit
-from lab.canary.audit.repeats import Repeats
-from lab.canary.audit.tally import Tally
-from lab.canary.audit.windows import Windows
+from lab.canary.audit.tally import Repeats, Tally, Windows
 from lab.gate.audit_file import notes
 from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.repetition import selections_of

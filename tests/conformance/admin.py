@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from lab.memory.tools.stats import statistics_of
+from lab.memory.tools.listing import statistics_of
 from lab.systems.openclaw.memory import is_uuid
 from lab.systems.openclaw.recall_tool import clamp_limit
 from lab.systems.openclaw.table.admin import (

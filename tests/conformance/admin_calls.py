@@ -15,12 +15,9 @@ from lab.base.errors import UnusableInput
 from lab.base.utf16 import js_length, js_utf8
 from lab.memory.tools.context import NoVector, ToolContext, ToolResult, Vector
 from lab.memory.tools.docs_tools import memory_docs_ingest
-from lab.memory.tools.export import memory_export
-from lab.memory.tools.forget import memory_forget
 from lab.memory.tools.importing import memory_import
-from lab.memory.tools.listing import memory_list
-from lab.memory.tools.stats import memory_stats
-from lab.memory.tools.store import memory_store
+from lab.memory.tools.listing import memory_export, memory_list, memory_stats
+from lab.memory.tools.store import memory_forget, memory_store
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import importance_score, label_of_score
 from lab.systems.openclaw.table.entries import Entry

@@ -9,11 +9,9 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.memory.tools.context import ToolContext, ToolResult
-from lab.memory.tools.forget import memory_forget
-from lab.memory.tools.listing import memory_list
+from lab.memory.tools.listing import memory_list, memory_stats
 from lab.memory.tools.preflight import Ran, preflight, preflight_settings
-from lab.memory.tools.stats import memory_stats
-from lab.memory.tools.store import memory_store
+from lab.memory.tools.store import memory_forget, memory_store
 from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.recall_tool import DEFAULT_LIMIT, clamp_limit, memory_recall
 from lab.systems.openclaw.table.entries import Entry

@@ -13,10 +13,8 @@ import pytest
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.server import EmbeddingServer
-from lab.memory.episodes.embed import embed, model_of
-from lab.memory.episodes.ingest import ingest
-from lab.memory.episodes.retention import expire
-from lab.memory.episodes.search import Found
+from lab.memory.episodes.ingest import expire, ingest
+from lab.memory.episodes.search import Found, embed, model_of
 from tests.memory.episodes.ledgers import DAY_MS, NOW, NOW_MS, found, hashing, line, stored, write_spool
 
 WORDS = ("basil", "pot", "choir", "mill", "thursday", "gateway", "backup", "the", "in", "old", "song", "meets", "1,5")

@@ -12,13 +12,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.memory.facts.asserting import Claim, invalidate
-from lab.memory.facts.lint import lint
-from lab.memory.facts.model import Fact, fact_json, utc
+from lab.memory.facts.asserting import Claim, invalidate, measure, propose
+from lab.memory.facts.model import ENTITY, JSON, PREDICATES, Fact, fact_json, utc
 from lab.memory.facts.pack import pack
-from lab.memory.facts.predicates import ENTITY, JSON, PREDICATES
-from lab.memory.facts.proposals import measure, propose
-from lab.memory.facts.view import current, status_of
+from lab.memory.facts.view import current, lint, status_of
 from tests.memory.facts.stores import NOW, Place, place
 
 SUBJECTS = ("Gateway", "kitchen", "entity:Choir Mill")

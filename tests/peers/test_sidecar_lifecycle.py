@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.memory.ledger.lifecycle import LEGAL, STATES, move
-from lab.memory.ledger.score import state_of
-from lab.memory.ledger.use import decay
+from lab.memory.ledger.search import state_of
+from lab.memory.ledger.use import LEGAL, STATES, decay, move
 from tests.memory.ledger.ledgers import filled, rows
 
 KINDS = ("preference", "decision", "fact", "learning", "plan", "entity", "event", "note", "tool", "Fact ", "other")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lab.memory.ledger.ingest import ingest
-from lab.memory.pack.ledger_lane import LedgerLane
+from lab.memory.pack.candidate import EXCLUDE_QUARANTINED, Settings, Tail, upstream
 from lab.memory.pack.packer import Pack, gather, pack
-from lab.memory.pack.settings import EXCLUDE_QUARANTINED, Settings, Tail, upstream
+from lab.memory.pack.sources import LedgerLane
 from lab.memory.pack.trace import trace
 from tests.peers.test_sidecar import QUERIES, observations
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab.base.times import LAST_MS
 from lab.memory.ledger.ledger import Observation
-from lab.memory.pack.ledger_lane import due_of_observation
+from lab.memory.pack.sources import due_of_observation
 from lab.recordings.model import Memory
 from lab.systems.plans import due_at_of, due_in, is_past, read_due
 

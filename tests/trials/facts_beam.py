@@ -22,13 +22,12 @@ from typing import Any
 
 from lab.memory.facts import store
 from lab.memory.facts.asserting import Claim, assert_facts
-from lab.memory.facts.lane import FactsLane
-from lab.memory.facts.lint import lint
-from lab.memory.facts.rebuild import view_bytes, view_path
+from lab.memory.facts.pack import FactsLane
 from lab.memory.facts.sources import Sources
-from lab.memory.facts.view import View, current
+from lab.memory.facts.store import view_bytes, view_path
+from lab.memory.facts.view import View, current, lint
 from lab.memory.ledger.ingest import ingest
-from lab.memory.ledger.times import stamp
+from lab.memory.ledger.ledger import stamp
 from lab.recordings import beam
 from lab.recordings.model import Recording
 from lab.recordings.readers import FORMATS

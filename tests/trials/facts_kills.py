@@ -21,7 +21,7 @@ from pathlib import Path
 
 from lab.base.formatting import counted
 from lab.memory.facts import store
-from lab.memory.facts.rebuild import view_path
+from lab.memory.facts.store import view_path
 from lab.memory.facts.view import View
 from tests.memory.ledger.ledgers import filled
 from tests.trials.kills import arguments, kills_of, run_after_write

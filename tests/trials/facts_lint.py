@@ -11,8 +11,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from lab.memory.facts.lint import CODES, lint
-from lab.memory.facts.view import View
+from lab.memory.facts.view import CODES, View, lint
 from tests.memory.facts.seeded import clean, seeded
 
 

@@ -15,15 +15,12 @@ from typing import TypeVar
 
 from lab.memory.facts import store
 from lab.memory.facts.asserting import Claim, assert_facts
-from lab.memory.facts.lane import FactsLane
-from lab.memory.facts.lint import lint
-from lab.memory.facts.rebuild import rebuild
+from lab.memory.facts.pack import FactsLane
 from lab.memory.facts.sources import Sources
-from lab.memory.facts.view import View, current
-from lab.memory.graph.build import build, ledger_texts
-from lab.memory.graph.export import graph_bytes
-from lab.memory.graph.lane import GraphLane
-from lab.memory.graph.search import shortest_path
+from lab.memory.facts.store import rebuild
+from lab.memory.facts.view import View, current, lint
+from lab.memory.graph.build import build, graph_bytes, ledger_texts
+from lab.memory.graph.search import GraphLane, shortest_path
 from tests.memory.facts.stores import NOW
 from tests.memory.ledger.ledgers import filled
 

@@ -31,8 +31,8 @@ from pathlib import Path
 
 from lab.base.config_edit import at_path, read_edited
 from lab.canary.rollout.change import DEFAULT_SELECTION, SELECTION
+from lab.canary.rollout.follow import log_of
 from lab.canary.rollout.journal import State
-from lab.canary.rollout.window import log_of
 from tests.trials.guard_kills import guards_of
 
 LAB = [sys.executable, "-m", "lab"]

@@ -35,9 +35,7 @@ from set_logs import CHECK, DEVELOPMENT, OPERATORS, PUBLIC, Set, half_of, replay
 
 from lab.canary.audit.audit import audit
 from lab.canary.audit.check import TIERS
-from lab.canary.audit.repeats import Repeats
-from lab.canary.audit.tally import Tally
-from lab.canary.audit.windows import Windows
+from lab.canary.audit.tally import Repeats, Tally, Windows
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
 from lab.gate.receipts import figure

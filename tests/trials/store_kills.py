@@ -59,15 +59,14 @@ def make(folder: Path, count: int) -> None:
 
 def work(folder: Path, root: Path, tag: str, *, exchange: bool, once: bool) -> None:
     """Restore the two tags in turns, beginning with ``tag``, and print what begins and ends."""
-    from lab.memory.store import swap
+    from lab.memory.store import checkout
     from lab.memory.store.checkout import check_out
-    from lab.memory.store.manifest import BACKUPS
-    from lab.memory.store.tags import delete_tag, list_tags
+    from lab.memory.store.tags import BACKUPS, delete_tag, list_tags
     from lab.retrieval.quiet import import_lancedb
 
     import_lancedb()
     if not exchange:
-        swap.exchange = lambda *_: False  # type: ignore[assignment]  # a system that cannot exchange folders
+        checkout.exchange = lambda *_: False  # type: ignore[assignment]  # a system that cannot exchange folders
     print("ready", flush=True)
     while True:
         print(f"try {tag}", flush=True)
@@ -165,7 +164,7 @@ class Trial:
 
 def main() -> None:
     """Kill, check, and print counts."""
-    from lab.memory.store.manifest import BACKUPS
+    from lab.memory.store.tags import BACKUPS
 
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--kills", type=int, default=6)

@@ -1,19 +1,33 @@
-"""Compare the recalls that a live engine recorded with those of the lab's engine at the same turns."""
+"""Compare the recalls that a live engine recorded with those of the lab's engine at the same turns.
+
+Two lists of memories are compared by their overlap and by Kendall's tau-b.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lab.base.errors import NotComparable, UnusableInput
 from lab.base.formatting import Announce, silent
 from lab.base.progress import Progress
 from lab.canary.agree.causes import EMBEDDER, Difference, Facts, Match, first_difference, other_embedder
-from lab.canary.agree.engine import Answer, Searches, automatic
-from lab.canary.agree.ranks import overlap, ranks, tau_b
-from lab.canary.agree.recorded import Deletions, History, Recorded, deletions, history, over_time, stored_by_tools
+from lab.canary.agree.engine import (
+    Answer,
+    Deletions,
+    History,
+    Recorded,
+    Searches,
+    automatic,
+    deletions,
+    history,
+    over_time,
+    stored_by_tools,
+)
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
 from lab.recordings.origins import ALL
@@ -27,6 +41,42 @@ from lab.systems.openclaw.memory import engine_id, normal_label
 SCHEMA = "lab.agree.v1"
 # Where memories come from: --memories-from, the agent's calls of memory_store, or these and what searches returned.
 SOURCES = ("given", "tools", "seen")
+
+
+def overlap(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
+    """Return the number of common memories divided by the length of the longer list; 1 if both are empty."""
+    longest = max(len(one), len(other))
+    return len({*one} & {*other}) / longest if longest else 1.0
+
+
+def tau_b(one: Sequence[int], other: Sequence[int]) -> float | None:
+    """Return Kendall's tau-b of the ranks of the same memories in two lists, from -1 (reversed) to 1 (equal).
+
+    Equal ranks are ties (Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945). None if there are
+    fewer than two memories, or all are tied in one list.
+    """
+    if len(one) < 2:
+        return None
+    from scipy.stats import kendalltau
+
+    if len({*one}) == 1 or len({*other}) == 1:
+        return None
+    value = float(kendalltau(one, other, variant="b").statistic)
+    return None if math.isnan(value) else round(value, 12)
+
+
+def ranks(scores: Sequence[tuple[Hashable, float | None]]) -> list[int]:
+    """Return the rank of each entry of a list, given its tier and score.
+
+    Consecutive entries of one tier with equal scores are tied, and have one rank.
+    """
+    if not scores:
+        return []
+    found = [0]
+    for (tier, score), (next_tier, next_score) in pairwise(scores):
+        tied = tier == next_tier and score is not None and score == next_score
+        found.append(found[-1] + (not tied))
+    return found
 
 
 class Compared(NamedTuple):

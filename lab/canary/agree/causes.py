@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.canary.agree.engine import Answer, Given
-from lab.canary.agree.recorded import Deletions, Recorded
+from lab.canary.agree.engine import Answer, Deletions, Given, Recorded
 from lab.canary.audit.status import FAULT, NO_VECTOR, VECTOR_LANE, meaning_of, name_of
 from lab.recordings.events import InjectedBlock, RecordedMemory, ToolEvent
 from lab.recordings.model import Memory

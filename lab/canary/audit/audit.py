@@ -5,28 +5,31 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import counted
-from lab.canary.audit.check import check_recall
-from lab.canary.audit.check_markers import CAPTURE, MARKERS, OTHERS, RECALL, check_marker
-from lab.canary.audit.copies import Copies
-from lab.canary.audit.damage import (
+from lab.canary.audit.check import (
+    CAPTURE,
+    MARKERS,
+    OTHERS,
+    RECALL,
     Damage,
     Damaged,
     Understanding,
     UnknownFormat,
+    check_marker,
+    check_recall,
     unknown_formats,
 )
+from lab.canary.audit.copies import Copies, in_reading_order, is_stream
 from lab.canary.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
 from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
-from lab.canary.audit.order import in_reading_order, is_stream
 from lab.canary.audit.pairs import Pairs
 from lab.canary.audit.status import with_known_reasons
 from lab.canary.audit.tally import Tally
@@ -44,7 +47,7 @@ _BEGINS = re.compile(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"'
 def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], None] | None = None) -> dict[str, Any]:
     """Read logs (``-`` is stdin) and return the content of ``audit.json``.
 
-    Logs with more information per line are read first (:mod:`lab.canary.audit.order`), and otherwise in the given
+    Logs with more information per line are read first (:mod:`lab.canary.audit.copies`), and otherwise in the given
     order. All damaged lines are counted, and the first ``listed`` of them are listed. ``tell`` receives progress
     messages. Raises
     :class:`UnusableInput` for a missing or unreadable file.
@@ -250,3 +253,46 @@ def _iso(time: float | None) -> str | None:
     if time is None:
         return None
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class LastReceipt(NamedTuple):
+    """A recall receipt and its line; ``again`` is the line of the second receipt of the same turn, if there is one."""
+
+    line: int
+    receipt: dict[str, Any]
+    again: int | None = None
+
+
+def last_receipts(log: str, count: int) -> list[LastReceipt]:
+    """Return the last ``count`` valid recall receipts of a log, in its order; the two of one turn count once.
+
+    Damaged lines are passed over; ``lab canary audit`` lists them. Raises :class:`UnusableInput` if the log cannot be
+    read or has no valid receipt.
+    """
+    receipts: deque[LastReceipt] = deque(maxlen=count)
+    pairs = Pairs()
+    damaged = 0
+    with opened(log) as lines:
+        for number, line in lines:
+            try:
+                entries = read_lines(line or b"")
+            except Damaged:
+                damaged += 1
+                continue
+            for entry in entries:
+                try:
+                    if entry.name == RECALL:
+                        receipt = payload(entry)
+                        check_recall(with_known_reasons(receipt))
+                        if pairs.is_second(entry, receipt["injectedCount"]) and receipts:
+                            receipts[-1] = receipts[-1]._replace(again=number)
+                        else:
+                            receipts.append(LastReceipt(number, receipt))
+                    elif entry.name == CAPTURE:
+                        pairs.end_turn(entry)
+                except Damaged:
+                    damaged += 1
+    if not receipts:
+        why = f"; {counted(damaged, 'damaged line')}, which lab canary audit lists" if damaged else ""
+        raise UnusableInput(f"{log}: has no valid recall receipt{why}. Are receipts enabled (receipts.enabled)?")
+    return list(receipts)

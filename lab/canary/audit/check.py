@@ -1,17 +1,23 @@
-"""Check that a recall receipt is one that the engine can write (E-41): fields, types and consistent counts.
+"""Check that the engine's markers are ones that it can write (E-41, E-44): fields, types and consistent counts.
 
-:func:`check_recall` raises :class:`Damaged` for the first problem.
+A check raises :class:`Damaged` for the first problem. Damaged lines are counted by kind and the first of them listed
+(CL-11). Lines with the engine's JSON that cannot be read are damage if they are few. If nearly all of a log's fail for
+one and the same reason, they are sound lines in a format that this version does not know, and no evidence against the
+engine.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
-from lab.canary.audit.damage import Damaged
+from lab.gate.audit_file import ENOUGH, KINDS, UNREAD, is_format
+from lab.systems.openclaw.capture.receipt import SCHEMA as CAPTURE_SCHEMA
 from lab.systems.openclaw.recall.receipt import MAX_LABELS, MAX_LISTED, MAX_TIERS, REASONS, SCHEMA
 from lab.systems.openclaw.select.outcome import Quota
 
@@ -56,6 +62,133 @@ _LONGEST_NAME = 200
 _MAYBE_TEXT = re.compile(rb'[ \\\x80-\xff]|"[^"]{%d}' % (_LONGEST_NAME + 1))
 # A sentence has punctuation, a line break or five consecutive words; ids and scopes have none of these.
 _SENTENCE = re.compile(r"[\n\r。！？]|\S(?:\s+\S+){4}")
+RECALL, CAPTURE = "autoRecall.receipt", "autoCapture.receipt"
+# The required fields; a marker may have more.
+MARKERS: dict[str, dict[str, type]] = {
+    CAPTURE: {"candidateExtractionCount": int, "filteredOut": dict, "storedCount": int},
+    "scopeFallback": {"scope": str, "consultedScopes": list, "usedScopes": list, "contributed": int},
+    "scopeFallbackSuppressed": {"scope": str, "reason": str},
+    "todoGuardrail": {"phase": str},
+    "contextBudget": {"beforeChars": int, "afterChars": int, "droppedCount": int, "truncatedChars": int},
+    "docsColdLane.search": {"returned": int},
+}
+# Markers without JSON, or whose JSON does not concern recall.
+OTHERS = (
+    *("promptHook.dedupe", "workingSet.persist_failed", "scopeValidation", "docsColdLane.ingest"),
+    *("weijiMemoryPreflight", "routeAuto.receipt", "gbrainMirror", "symbolicCanvas.autoBuild", "autoRecall"),
+    *("runtime", "qdrant"),
+)
+
+
+class Damaged(Exception):
+    """A line is unusable. ``kind`` is one of :data:`KINDS`; ``what`` contains field names and numbers, never texts."""
+
+    def __init__(self, kind: str, what: str) -> None:
+        super().__init__(what)
+        self.kind, self.what = kind, what
+
+
+class DamagedLine(NamedTuple):
+    """A damaged line with its location and the problem."""
+
+    file: str
+    line: int
+    kind: str
+    what: str
+
+
+class Damage:
+    """Counts of damaged lines by kind, and a list of the first ``listed`` ones."""
+
+    def __init__(self, listed: int) -> None:
+        self._most = listed
+        self.kinds = Counter[str]()
+        self.listed: list[DamagedLine] = []
+
+    def add(self, file: str, line: int, error: Damaged) -> None:
+        """Count a damaged line."""
+        self.kinds[error.kind] += 1
+        if len(self.listed) < self._most:
+            self.listed.append(DamagedLine(file, line, error.kind, error.what))
+
+    @property
+    def lines(self) -> int:
+        """The number of damaged lines, including duplicates."""
+        return self.kinds.total()
+
+    def as_json(self, sound: int) -> dict[str, Any]:
+        """Return the counts of all kinds and the listed lines; ``rate`` is the share of damaged among all ``of`` lines.
+
+        Duplicates come from overlapping logs, so neither ``rate`` nor ``of`` includes them.
+        """
+        duplicates = self.kinds["duplicate"]
+        broken = self.lines - duplicates
+        total = sound + broken
+        return {
+            "rate": broken / total if total else None,
+            "of": total,
+            "lines": self.lines,
+            "duplicates": duplicates,
+            "by_kind": {kind: self.kinds[kind] for kind in KINDS},
+            "listed": [line._asdict() for line in self.listed],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFormat:
+    """A log whose format is not understood: the reason, how many of its lines failed for it, and the first of them."""
+
+    file: str
+    line: int
+    kind: str
+    what: str
+    failed: int
+    of: int
+
+
+class Understanding:
+    """How many lines of one log with the engine's JSON were read, and how many failed for which reason."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._failed = Counter[str]()
+        self._first: dict[str, tuple[int, Damaged]] = {}
+
+    def read(self) -> None:
+        """Count a line that was read."""
+        self._read += 1
+
+    def failed(self, line: int, error: Damaged) -> None:
+        """Count a line that was not, unless it was read before."""
+        if error.kind in UNREAD:
+            # Two versions of an engine leave out different fields.
+            reason = error.what if error.kind == "shape" else error.kind
+            self._failed[reason] += 1
+            self._first.setdefault(reason, (line, error))
+        elif error.kind != "duplicate":
+            self._read += 1
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether enough lines failed to stop reading."""
+        return self._failed.total() >= ENOUGH and self.of("") is not None
+
+    def of(self, file: str) -> UnknownFormat | None:
+        """Return why the format of the log is not understood, or None."""
+        reason, failed = max(self._failed.items(), key=lambda entry: entry[1], default=("", 0))
+        total = self._read + self._failed.total()
+        if not failed:
+            return None
+        line, error = self._first[reason]
+        # A log that is one endless line is not damaged in one place.
+        if not is_format(failed, total) and (error.kind, failed) != ("too_long", total):
+            return None
+        return UnknownFormat(file, line, error.kind, error.what, failed, total)
+
+
+def unknown_formats(found: Sequence[UnknownFormat]) -> dict[str, Any]:
+    """Return the part of an audit on logs that are not understood; it has none if there are none."""
+    return {"not_understood": [asdict(one) for one in found]} if found else {}
 
 
 def check_recall(receipt: dict[str, Any]) -> None:
@@ -288,6 +421,8 @@ _EMPTY_OF_SKIPS = (
     *("tierCounts", "tiersSearched", "ftsTop", "vecTop", "fusedTop", "whyTheseIds", "finalCount", "injectedCount"),
     *("fallback", "budget", "workingSet", "quota"),
 )
+
+
 _KNOWN_FIELDS = {
     *_FIELDS,
     *("schema", "skipReason", "selectionMode", "quota", "fallback", "budget", "coldLane", "workingSet", "policyTier"),
@@ -301,3 +436,22 @@ _KNOWN_FIELDS = {
         "failed",
     ),
 }
+
+
+def check_marker(name: str, value: dict[str, Any]) -> None:
+    """Check a marker of :data:`MARKERS`. Raises :class:`Damaged`."""
+    if name == CAPTURE and value.get("schema") != CAPTURE_SCHEMA:
+        raise Damaged("unknown_schema", f"the schema of {name} is unknown")
+    for field, kind in MARKERS[name].items():
+        count = value.get(field)
+        if type(count) is not kind:
+            how = "has the wrong type" if field in value else "is missing"
+            raise Damaged("shape", f"{name}: {field} {how}")
+        if isinstance(count, int) and not 0 <= count <= MOST:
+            raise Damaged("counts", f"{name}: {field} is not a count")
+    if name == CAPTURE:
+        counts = value["filteredOut"].values()
+        if not all(type(count) is int and count >= 0 for count in counts):
+            raise Damaged("shape", f"{name}: filteredOut has a value that is not a count")
+        if value["storedCount"] > value["candidateExtractionCount"]:
+            raise Damaged("counts", f"{name}: more items were stored than extracted")

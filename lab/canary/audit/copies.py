@@ -1,6 +1,7 @@
 """Detect lines that occur in two logs of one gateway, which logs the same events to ``logging.file`` and its console.
 
-A console prints only the time of day, in an unnamed time zone. A line is a copy if
+Logs with more information per line are read before possible copies of them. A console prints only the time of day, in
+an unnamed time zone. A line is a copy if
 
 1. a log that was read earlier contains the same text of the engine, in the same order;
 2. the times of both lines differ by a shift, with a tolerance of one second:
@@ -23,20 +24,68 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from lab.canary.audit.damage import Damaged
-from lab.canary.audit.log_line import DAY, LogLine
+from lab.canary.audit.check import Damaged
+from lab.canary.audit.lines import STDIN, MarkedLines, opened
+from lab.canary.audit.log_line import DAY, LogLine, read_line
 
+LOOK = 32
 AROUND = 32
 QUARTER = 900
 # The largest offset of a time zone from UTC, in quarters of an hour.
 FURTHEST = 14 * 3600 // QUARTER
 # Precision of a line's time: only the time of day, a date without a zone, a date with a zone.
 _OF_DAY, _DATED, _ZONED = range(3)
-_SLOTS, _REACH = 1 << 20, 8
+_COPY_SLOTS, _REACH = 1 << 20, 8
 _SPREAD, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
+
+
+@contextmanager
+def in_reading_order(logs: Sequence[str]) -> Iterator[tuple[list[str], dict[str, MarkedLines]]]:
+    """Yield the names of the logs in reading order, and the open streams by name.
+
+    A log whose first lines contain more of date, time zone, session and trace comes first; ties keep the given order.
+    Stdin and pipes cannot be read twice, so they stay open, and the lines that were inspected will still be returned.
+    """
+    information, streams = dict[str, int](), dict[str, MarkedLines]()
+    with ExitStack() as stack:
+        for name in logs:
+            if is_stream(name):
+                streams[name] = stack.enter_context(opened(name))
+                information[name] = _information(streams[name])
+            else:
+                with opened(name) as lines:
+                    information[name] = _information(lines)
+        yield sorted(logs, key=lambda name: -information[name]), streams
+
+
+def is_stream(name: str) -> bool:
+    """Return whether a log can be read only once."""
+    return name == STDIN or Path(name).is_fifo()
+
+
+def _information(lines: MarkedLines) -> int:
+    """Return how many of date, time zone, session and trace the first lines contain."""
+    entries = [entry for entry in map(_parsed, lines.look(LOOK)) if entry]
+    return sum(
+        (
+            any(entry.time is not None for entry in entries),
+            any(entry.time is not None and entry.zoned for entry in entries),
+            any(entry.session is not None for entry in entries),
+            any(entry.trace is not None for entry in entries),
+        )
+    )
+
+
+def _parsed(line: bytes | None) -> LogLine | None:
+    try:
+        return read_line(line) if line is not None else None
+    except Damaged:
+        return None
 
 
 @dataclass(slots=True)
@@ -59,7 +108,7 @@ class Copies:
     Among millions of lines, copies may be missed; :attr:`lost` counts the lines that were forgotten.
     """
 
-    def __init__(self, slots: int = _SLOTS) -> None:
+    def __init__(self, slots: int = _COPY_SLOTS) -> None:
         self.count = self.lost = 0
         self._size = slots
         self._keys, self._times = array("Q", bytes(8 * slots)), array("d", bytes(8 * slots))

@@ -10,8 +10,7 @@ import json
 import re
 from typing import NamedTuple
 
-from lab.canary.audit.documents import parsed_json
-from lab.canary.audit.streams import BLOCK
+from lab.canary.audit.streams import BLOCK, parsed_json
 
 _FLAGGED = re.compile(rb"(\S+ )?(stdout|stderr) ([PF])(?::\S*)? ")
 _TEXTS = ("log", "message", "MESSAGE", "msg", "line")

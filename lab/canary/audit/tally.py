@@ -1,18 +1,49 @@
-"""Aggregate recall receipts into counts and rates; no content of a receipt is kept."""
+"""Aggregate recall receipts into counts and rates; no content of a receipt is kept.
+
+Windows hold consecutive recalls, in the order of the log. The windows of must saturation do not overlap; the first,
+last, lowest and highest show how the share changes. The worst window is a sliding one: it shows a temporary failure in
+a long log, which the overall share would hide.
+
+Repeats are those between the recalls of a session:
+
+* The repeat rate is defined in :mod:`lab.measures.definitions.repeat_rate`: the share of a turn's items that occurred
+  in any earlier recall turn of the window. Turns without items, and the first turn with items, are excluded.
+* A streak is the number of consecutive recalls that list the same id.
+* An answer is stale if the hits of both lanes, including their scores, equal those of an earlier recall in the window,
+  so that the result did not depend on the query. In a healthy store, that happens only for queries with the same words;
+  a frozen index, a cache or a constant embedder causes it always.
+* The distinct share is the share of distinct ids among all listed ids, over windows of :data:`DISTINCT_OVER` recalls.
+
+Figures of health cover lanes, embedding provider, limits, and blocks without a memory. These figures do not depend on
+relevance. In a healthy engine, nearly all of them are 0 under every selection policy. Only the text lane is sometimes
+empty, when no stored memory contains a word of the prompt.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+from lab.base.utf16 import js_length
 from lab.canary.audit.check import MODES, TIERS, reserved, runs_of, tier_of
-from lab.canary.audit.health import Health
-from lab.canary.audit.repeats import Repeats
-from lab.canary.audit.status import unknown_reasons
-from lab.canary.audit.windows import Windows
-from lab.systems.openclaw.recall.receipt import REASONS
+from lab.canary.audit.status import NO_VECTOR, unknown_reasons
+from lab.measures.repetition import WINDOW
+from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.recall.receipt import MAX_TIERS, REASONS, prompt_comment
+from lab.systems.openclaw.recall.wrap import OPEN, POLICY
 
+SIZE = 100
+MOST_SESSIONS = 4096
+DISTINCT_OVER = 100
+Hits = Sequence[dict[str, Any]]
+WITHOUT_EMBEDDINGS = "autoRecall enabled but embeddings are unavailable"
+_REGISTERED = re.compile(r"\s*registered \(db=")
+_LISTED = re.compile(r"\breceipts=(?:low|high)/(\d{1,3})\b")
+_HIGH = ReceiptSettings(True, "high", 10)
+# The length of the text before the first memory, plus the shortest beginning of a memory's line, in UTF-16 units.
+_BEFORE = js_length(f"{OPEN}\n{POLICY}\n") + len("1. [fact|unknown] ")
 # The names of the last searched tier (E-17), including those of the tier loop.
 POLICY_TIERS = (
     *TIERS,
@@ -22,6 +53,335 @@ POLICY_TIERS = (
 _OTHER = "other"
 # Names of reasons that are counted; logs come from outside.
 _MOST_NAMES = 32
+
+
+class Windows:
+    """Shares of must items, overall and by consecutive windows. Recalls without items are ignored."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._size = size
+        self._must = self._items = self._recalls = self._all_must = 0
+        self._window = (0, 0)
+        self._count = 0
+        self._first: float | None = None
+        self._last: float | None = None
+        self._low: float | None = None
+        self._high: float | None = None
+
+    def add(self, must: int, items: int) -> None:
+        """Add a recall with ``items`` items, of which ``must`` are must items."""
+        if not items:
+            return
+        self._must += must
+        self._items += items
+        self._recalls += 1
+        self._all_must += must == items
+        self._window = (self._window[0] + must, self._window[1] + items)
+        if self._recalls % self._size == 0:
+            self._close()
+
+    def _close(self) -> None:
+        share = self._window[0] / self._window[1]
+        self._window = (0, 0)
+        self._count += 1
+        self._first = share if self._first is None else self._first
+        self._last = share
+        self._low = share if self._low is None else min(self._low, share)
+        self._high = share if self._high is None else max(self._high, share)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the shares; those of windows are None until the first window is full."""
+        return {
+            "share": self._must / self._items if self._items else None,
+            "all_must_rate": self._all_must / self._recalls if self._recalls else None,
+            "window": self._size,
+            "windows": self._count,
+            "first_window": self._first,
+            "last_window": self._last,
+            "lowest_window": self._low,
+            "highest_window": self._high,
+        }
+
+
+class Worst:
+    """The largest share of bad recalls among any ``size`` consecutive ones."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._window = deque[bool](maxlen=size)
+        self._bad = self._most = 0
+
+    def add(self, bad: bool) -> None:
+        """Add the next recall."""
+        window = self._window
+        self._bad += bad - (window[0] if len(window) == window.maxlen else 0)
+        window.append(bad)
+        if len(window) == window.maxlen:
+            self._most = max(self._most, self._bad)
+
+    @property
+    def share(self) -> float | None:
+        """The share, or None until the first window is full."""
+        return self._most / len(self._window) if len(self._window) == self._window.maxlen else None
+
+
+class _Session(NamedTuple):
+    turns: deque[frozenset[str]]
+    started: list[bool]
+    streaks: dict[str, int]
+    # Hashes of the hits of the vector lane, and of both lanes.
+    vectors: deque[int]
+    answers: deque[int]
+
+
+class Repeats:
+    """The items of the last turns of each session; beyond ``most_sessions``, the least recent session is forgotten."""
+
+    def __init__(self, most_sessions: int = MOST_SESSIONS) -> None:
+        self._most = most_sessions
+        self._open = OrderedDict[tuple[str, str], _Session]()
+        self._turns = self._forgotten = self._streak = 0
+        self._rates = 0.0
+        self._by = {"session": 0, "scope": 0}
+        self._vectors = self._stale_vectors = self._answers = self._stale_answers = 0
+        self._worst, self._worst_vectors = Worst(), Worst()
+        self._ids = set[str]()
+        self._listed = self._recalls = self._windows = 0
+        self._distinct = 0.0
+
+    def add(self, session: str | None, scope: str, ids: Sequence[str], fts: Hits = (), vec: Hits = ()) -> None:
+        """Add a recall turn with the hits of its lanes. Without a session, the scope is used instead."""
+        kind = "scope" if session is None else "session"
+        self._by[kind] += 1
+        state = self._session(kind, scope if session is None else session)
+        listed = frozenset(ids)
+        if listed and state.started[0]:
+            self._turns += 1
+            self._rates += len(listed & frozenset().union(*state.turns)) / len(listed)
+        state.started[0] |= bool(listed)
+        state.turns.append(listed)
+        self._count_streaks(state.streaks, listed)
+        self._count_stale(state, fts, vec)
+        self._count_distinct(listed)
+
+    def _session(self, kind: str, name: str) -> _Session:
+        state = self._open.get((kind, name))
+        if state is None:
+            recent = (deque[Any](maxlen=WINDOW) for _ in range(3))
+            turns, vectors, answers = recent
+            state = self._open[kind, name] = _Session(turns, [False], {}, vectors, answers)
+            if len(self._open) > self._most:
+                self._open.popitem(last=False)
+                self._forgotten += 1
+        else:
+            self._open.move_to_end((kind, name))
+        return state
+
+    def _count_streaks(self, streaks: dict[str, int], listed: frozenset[str]) -> None:
+        streaks_now = {identifier: streaks.get(identifier, 0) + 1 for identifier in listed}
+        streaks.clear()
+        streaks.update(streaks_now)
+        self._streak = max(self._streak, *streaks_now.values()) if streaks_now else self._streak
+
+    def _count_stale(self, state: _Session, fts: Hits, vec: Hits) -> None:
+        if not fts and not vec:
+            return
+        vectors = hash(tuple((hit["id"], hit["score"], hit["distance"]) for hit in vec))
+        answer = hash((vectors, *((hit["id"], hit["score"]) for hit in fts)))
+        self._answers += 1
+        self._stale_answers += answer in state.answers
+        self._worst.add(answer in state.answers)
+        state.answers.append(answer)
+        if vec:
+            self._vectors += 1
+            self._stale_vectors += vectors in state.vectors
+            self._worst_vectors.add(vectors in state.vectors)
+            state.vectors.append(vectors)
+
+    def _count_distinct(self, listed: frozenset[str]) -> None:
+        if not listed:
+            return
+        self._ids |= listed
+        self._listed += len(listed)
+        self._recalls += 1
+        if self._recalls == DISTINCT_OVER:
+            self._windows += 1
+            self._distinct += len(self._ids) / self._listed
+            self._ids.clear()
+            self._listed = self._recalls = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the mean repeat rate over turns, with the numbers behind it."""
+        return {
+            "rate": self._rates / self._turns if self._turns else None,
+            "window": WINDOW,
+            "turns": self._turns,
+            "longest_streak": self._streak,
+            "distinct_share": self._distinct / self._windows if self._windows else None,
+            "distinct_over": DISTINCT_OVER,
+            "distinct_windows": self._windows,
+            "by": dict(self._by),
+            "sessions_forgotten": self._forgotten,
+        }
+
+    def stale_as_json(self) -> dict[str, Any]:
+        """Return the rates of stale answers among recalls with hits, and of stale vector hits among those with any."""
+        return {
+            "rate": self._stale_answers / self._answers if self._answers else None,
+            "recalls": self._answers,
+            "vec_rate": self._stale_vectors / self._vectors if self._vectors else None,
+            "vec_recalls": self._vectors,
+            "worst_window": self._worst.share,
+            "vec_worst_window": self._worst_vectors.share,
+            "window": WINDOW,
+        }
+
+
+class Health:
+    """Health counts of the answered recalls."""
+
+    def __init__(self) -> None:
+        self._n = Counter[str]()
+        self._without_fts, self._without_vec, self._no_vector = Worst(), Worst(), Worst()
+        self._items_most = self._listed_most = 0
+        # Recalls since the last start of the engine by number of selected items: those with budget_cap, and all.
+        self._at_limit, self._selected = Counter[int](), Counter[int]()
+        self._listed_at_most: int | None = None
+
+    def add_message(self, sentence: str) -> None:
+        """Process a plain message of the engine: its start, or that it has no embeddings."""
+        if _REGISTERED.match(sentence):
+            self._close()
+            bound = _LISTED.search(sentence)
+            self._listed_at_most = int(bound[1]) if bound else None
+        elif sentence.lstrip().startswith(WITHOUT_EMBEDDINGS):
+            self._n["without_embeddings"] += 1
+
+    def add(self, receipt: dict[str, Any]) -> None:
+        """Count the receipt of an answered recall; it must have passed the checks."""
+        n = self._n
+        n["recalls"] += 1
+        for reason in NO_VECTOR:
+            n[reason] += reason in receipt["rejected"]
+        no_vector = any(reason in receipt["rejected"] for reason in NO_VECTOR)
+        n["no_vector"] += no_vector
+        self._no_vector.add(no_vector)
+        if receipt["ftsTop"] or receipt["vecTop"] or receipt["finalCount"]:
+            n["with_hits"] += 1
+            n["without_fts"] += not receipt["ftsTop"]
+            n["without_vec"] += not receipt["vecTop"]
+            self._without_fts.add(not receipt["ftsTop"])
+            self._without_vec.add(not receipt["vecTop"])
+        self._count_limits(receipt)
+        if receipt.get("quota") is not None and "policyTier" not in receipt:
+            n["quotas"] += 1
+            n["overrun"] += _overrun(receipt) > receipt["quota"]["wildcardUsed"]
+        if receipt.get("budget") is not None:
+            self._count_block(receipt, receipt["budget"])
+
+    def _count_limits(self, receipt: dict[str, Any]) -> None:
+        listed = max(len(receipt[name]) for name in ("ftsTop", "vecTop", "fusedTop", "whyTheseIds"))
+        self._listed_most = max(self._listed_most, listed)
+        self._n["listed_over"] += self._listed_at_most is not None and listed > max(1, self._listed_at_most)
+        self._items_most = max(self._items_most, receipt["finalCount"])
+        counts = receipt["tierCounts"]
+        # A truncated list of tier counts would give too small a sum.
+        if len(counts) < MAX_TIERS:
+            selected = sum(count["selected"] for count in counts)
+            self._selected[selected] += 1
+            self._at_limit[selected] += "budget_cap" in receipt["rejected"]
+
+    def _count_block(self, receipt: dict[str, Any], budget: dict[str, Any]) -> None:
+        n, injected = self._n, receipt["injectedCount"]
+        n["blocks"] += 1
+        limit = budget.get("maxChars")
+        n["over"] += budget["enabled"] and type(limit) is int and budget["afterChars"] > limit
+        n["cut"] += budget["truncatedChars"] > 0
+        n["bare"] += bool(receipt["finalCount"] and not injected) or (
+            # Not under profile seed (its receipts have "decisions"), which drops the comment before any memory.
+            bool(injected and budget["truncatedChars"])
+            and "decisions" not in receipt
+            and _remaining_chars(receipt, budget) <= 0
+        )
+
+    def _close(self) -> None:
+        """Count the recalls that exceed the usual item limit, or report ``budget_cap`` at another number of items."""
+        most = self._at_limit.most_common(1)
+        if most and most[0][1]:
+            limit = most[0][0]
+            self._n["at_limit"] += sum(self._at_limit.values())
+            self._n["uneven"] += sum(
+                count if selected > limit else self._at_limit[selected]
+                for selected, count in self._selected.items()
+                if selected != limit
+            )
+        self._at_limit.clear()
+        self._selected.clear()
+
+    def lanes(self) -> dict[str, Any]:
+        """Return the number of recalls with hits, and the shares without hits of one lane, overall and worst window."""
+        n = self._n
+        return {
+            "with_hits": n["with_hits"],
+            "without_fts_share": _share(n["without_fts"], n["with_hits"]),
+            "without_vec_share": _share(n["without_vec"], n["with_hits"]),
+            "worst_window_without_fts": self._without_fts.share,
+            "worst_window_without_vec": self._without_vec.share,
+        }
+
+    def provider(self) -> dict[str, Any]:
+        """Return the number and share of recalls whose prompt could not be embedded, by reason."""
+        n = self._n
+        return {
+            "failed": n["no_vector"],
+            "rate": _share(n["no_vector"], n["recalls"]),
+            "worst_window": self._no_vector.share,
+            "unavailable": n["provider_unavailable"],
+            "too_long": n["embedding_input_too_long"],
+            "starts_without": n["without_embeddings"],
+        }
+
+    def limits(self) -> dict[str, Any]:
+        """Return the largest numbers of selected and listed items, and the recalls that violate the usual limit."""
+        self._close()
+        n = self._n
+        return {
+            "items_most": self._items_most,
+            "at_limit": n["at_limit"],
+            "uneven": n["uneven"],
+            "uneven_rate": _share(n["uneven"], n["recalls"]),
+            "listed_most": self._listed_most,
+            "listed_over": n["listed_over"],
+        }
+
+    def quota(self) -> dict[str, Any]:
+        """Return the share of recalls with more items of a tier than its quota and the wildcards allow."""
+        return {"overrun_rate": _share(self._n["overrun"], self._n["quotas"])}
+
+    def blocks(self) -> dict[str, Any]:
+        """Return the numbers of blocks over the budget, truncated blocks, and blocks without a memory's text."""
+        n = self._n
+        return {
+            "over": n["over"],
+            "cut": n["cut"],
+            "bare": n["bare"],
+            "bare_rate": _share(n["bare"], n["blocks"]),
+        }
+
+
+def _overrun(receipt: dict[str, Any]) -> int:
+    """Return the number of items above the reserved slots of their tiers, summed over all scopes."""
+    beyond = 0
+    for run in runs_of(receipt["tierCounts"]):
+        chosen = {tier_of(count): count["selected"] for count in run}
+        floors = reserved(receipt["quota"], run)
+        beyond += sum(max(0, chosen.get(tier, 0) - floors.get(tier, 0)) for tier in TIERS)
+    return beyond
+
+
+def _remaining_chars(receipt: dict[str, Any], budget: dict[str, Any]) -> int:
+    """Return how many UTF-16 units of a truncated block remain for memories, after the comment and the first lines."""
+    comment = prompt_comment(_HIGH, receipt) if receipt["verbosity"] == "high" else ""
+    return int(budget["afterChars"]) - (js_length(comment) + 1 if comment else 0) - _BEFORE
 
 
 class Tally:

@@ -40,8 +40,8 @@ def apply(
     """
     import json
 
-    from lab.canary.rollout.apply import applied, patch_of, verdict_at
     from lab.canary.rollout.change import resolved_host
+    from lab.canary.rollout.run import applied, patch_of, verdict_at
     from lab.gate.outputs import headline
 
     verdict, folder = verdict_at(path)

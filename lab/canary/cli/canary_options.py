@@ -55,8 +55,8 @@ def log_file(given: Path | None, resolved: Resolved) -> Path:
 
     Raises :class:`UnusableInput` if it names none, or one by a variable that is not set.
     """
+    from lab.canary.rollout.follow import log_of
     from lab.canary.rollout.journal import real
-    from lab.canary.rollout.window import log_of
 
     if given is None:
         resolved.require_set(("logging", "file"))

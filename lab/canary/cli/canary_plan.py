@@ -43,8 +43,7 @@ def plan(
     nothing.
     """
     from lab.base.files import write_atomically
-    from lab.canary.rollout.jobs import Places, jobs_of, moved, overlaps, require_stage
-    from lab.canary.rollout.schedule import remarks, written, zone_of
+    from lab.canary.rollout.jobs import Places, jobs_of, moved, overlaps, remarks, require_stage, written, zone_of
 
     stage = require_stage(stage)
     config, store, ledger, observations = (_tilde(home / name) for name in HOME_FILES)

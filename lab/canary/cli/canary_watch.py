@@ -199,8 +199,8 @@ def _expects_receipts(value: Mapping[str, Any]) -> bool:
 def _limits(
     baseline: Path | None, errors: float, p95: float | None, repeat: float | None, text: float | None
 ) -> Limits:
-    from lab.canary.rollout.baseline import read_baseline
     from lab.canary.rollout.evidence import Limits
+    from lab.canary.rollout.watching import read_baseline
 
     if not 0 < errors < 1:
         raise UnusableInput(f"--errors {errors:g}: expected a share between 0 and 1, such as 0.01")
@@ -223,7 +223,7 @@ def _draw(write_page: Any, receipt: Mapping[str, Any], out: Path) -> None:
 
 
 def _emit(receipt: Mapping[str, Any], out: Path) -> None:
-    from lab.canary.rollout.watch_text import status_line
+    from lab.canary.rollout.watching import status_line
 
     alarm, done = receipt["alarm"], receipt["downgrade"]
     if alarm:

@@ -125,7 +125,7 @@ def show(
     24 lines of 80 columns for each receipt, without texts of memories; on a narrower terminal they are folded. If a
     host calls the engine twice in a turn, the two receipts count as one recall.
     """
-    from lab.canary.audit.screens import last_receipts
+    from lab.canary.audit.audit import last_receipts
     from lab.systems.openclaw.recall.screen import receipt_screen
 
     shown = last_receipts(log, last)

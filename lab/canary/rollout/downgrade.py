@@ -18,11 +18,10 @@ from lab.base.config_resolve import resolve_config
 from lab.base.errors import UnusableInput
 from lab.base.formatting import Announce, silent
 from lab.canary.rollout.change import SLOT, Change, slot_change
-from lab.canary.rollout.commands import identity
+from lab.canary.rollout.commands import identity, undisturbed, unfailing
 from lab.canary.rollout.guard import guarded
 from lab.canary.rollout.journal import DONE, ROLLBACK, Journal, State, begin, real
 from lab.canary.rollout.recover import finish, remove_parts, roll_back
-from lab.canary.rollout.signals import undisturbed, unfailing
 from lab.systems.openclaw.config.file import ENTRY
 
 

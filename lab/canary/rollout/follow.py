@@ -4,25 +4,38 @@ Where reading goes on is kept for each file as plain values, so that it can be s
 file is known by its device and inode, and by the digest of its first bytes: a file that was renamed is read on, one
 that was cut or replaced is read from its beginning, and a copy of one that was read already is not read again. Only
 whole lines are read; the rest of a file is read again once its line has ended.
+
+Since 2026.9 OpenClaw keeps transcripts in a database. Events are only added. The last row that was read is kept for
+each database; a database is opened if it or its log has changed. One that is locked or being replaced is tried again at
+the next look.
+
+A canary keeps the engine's lines of its log until there are enough of them, and audits them (CN-8).
 """
 
 from __future__ import annotations
 
 import gzip
 import os
+import sqlite3
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-from lab.base.errors import CannotMeasure, UnusableInput
-from lab.base.files import require_finite
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.files import cannot_write, require_finite
+from lab.base.formatting import Announce, duration, silent
+from lab.base.sqlite import read_sqlite
+from lab.canary.audit.audit import audit
 from lab.canary.audit.lines import MARKER, MAX_LINE, marked
 from lab.canary.audit.parts import Parts
 from lab.canary.audit.streams import BLOCK, UTF8, encoding_of
+from lab.recordings.openclaw.unpack import CannotUnpack, unpack_event
 
 # Bytes at the beginning of a file that tell it from others. Fewer than the least may be the same in another file.
 HEAD, LEAST = 1024, 64
@@ -31,6 +44,15 @@ MOST = 8 * BLOCK
 # Files that are gone and may come back under another name.
 MISSING = 64
 PACKED = ".gz"
+_PATTERN = "agents/*/agent/openclaw-agent.sqlite"
+# Events that are read at a look.
+_MOST = 2000
+# Instead of a row: from the end that the database has when it is first read.
+_AT_END = -1
+# The engine's lines of the window, and the seconds between two looks at a log.
+KEPT_LINES, PAUSE = "receipts.log", 1.0
+# Recalls, and seconds, after which a line of progress is due.
+SAY_RECALLS, SAY_EVERY = 50, 60.0
 
 
 @dataclass(slots=True)
@@ -282,3 +304,143 @@ def _same_file(head: bytes, place: Place) -> bool:
 
 def _digest(head: bytes) -> str:
     return blake2b(head, digest_size=8).hexdigest()
+
+
+class Databases:
+    """The databases of homes of a host: those that exist are read from their end, later ones from their beginning."""
+
+    def __init__(self, homes: Sequence[Path], rows: Mapping[str, int] | None = None) -> None:
+        self.moved = False
+        self._homes = homes
+        self._rows = dict(rows) if rows is not None else {str(path): _AT_END for path in self._found()}
+        self._stamps: dict[str, object] = {}
+
+    def as_json(self) -> dict[str, int]:
+        """Return the last row of each database."""
+        return dict(self._rows)
+
+    def more(self, *wanted: bytes) -> Iterator[bytes]:
+        """Yield the new events that contain any of ``wanted``, as lines of a transcript."""
+        self.moved = False
+        for path in self._found():
+            name, stamp = str(path), _stamp(path)
+            if self._stamps.get(name) == stamp:
+                continue
+            try:
+                rows = read_sqlite(path, partial(self._read, name))
+            except LabError:
+                continue
+            # As long as there is more, it is opened again.
+            self._stamps[name] = stamp if len(rows) < _MOST else None
+            for row, plain, packed, size in rows:
+                self._rows[name] = row
+                self.moved = True
+                event = plain if isinstance(plain, bytes) else _unpacked(packed, size)
+                if any(mark in event for mark in wanted):
+                    yield event
+
+    def _found(self) -> list[Path]:
+        return sorted(path for home in self._homes for path in home.glob(_PATTERN))
+
+    def _read(self, name: str, connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+        (newest,) = connection.execute("SELECT coalesce(max(rowid), 0) FROM transcript_events").fetchone()
+        # A database that was compacted has other numbers: what comes after is new.
+        if self._rows.get(name) == _AT_END or newest < self._rows.get(name, 0):
+            self._rows[name] = newest
+            self.moved = True
+        columns = "rowid, event_json, event_zstd, event_utf8_bytes"
+        return connection.execute(
+            f"SELECT {columns} FROM transcript_events WHERE rowid > ? ORDER BY rowid LIMIT ?",  # noqa: S608 - fixed names
+            (self._rows.get(name, 0), _MOST),
+        ).fetchall()
+
+
+def _unpacked(packed: object, size: object) -> bytes:
+    try:
+        return unpack_event(packed if isinstance(packed, bytes) else b"", size)
+    except CannotUnpack:
+        return b""
+
+
+def _stamp(path: Path) -> object:
+    stamps = []
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        try:
+            about = file.stat()
+        except OSError:
+            continue
+        stamps.append((about.st_ino, about.st_size, about.st_mtime_ns))
+    return stamps
+
+
+def log_of(value: Mapping[str, Any], config: Path) -> Path | None:
+    """Return the log that a configuration names (``logging.file``), or None.
+
+    ``~/.openclaw`` is the home of the host, which is the folder of its configuration wherever that was copied to.
+    """
+    section = value.get("logging")
+    named = section.get("file") if isinstance(section, Mapping) else None
+    if not isinstance(named, str):
+        return None
+    file = Path(named)
+    parts = file.parts
+    return config.parent.joinpath(*parts[2:]) if parts[:2] == ("~", ".openclaw") else file.expanduser()
+
+
+def _append(log: Follower, file: BinaryIO) -> bool:
+    """Write all new lines of the engine; return whether there are any."""
+    found, log_is_read = False, False
+    while not log_is_read:
+        for line in log.more(MARKER):
+            file.write(line + b"\n")
+            found = True
+        # A look reads a bounded number of bytes of each file.
+        log_is_read = not log.moved
+    file.flush()
+    return found
+
+
+class Window(NamedTuple):
+    """A window that ended: the audit of its receipts, and whether it has as many recalls as were required."""
+
+    audit: dict[str, Any]
+    complete: bool
+    seconds: float
+
+
+def watch(
+    log: Follower,
+    out: Path,
+    *,
+    recalls: int,
+    seconds: float,
+    tell: Announce = silent,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Window:
+    """Wait until the log has so many answered recalls, or for so many seconds; return the audit of what it got.
+
+    The engine's lines are kept in ``receipts.log`` in ``out``, readable by the owner alone.
+    """
+    kept = out / KEPT_LINES
+    begun = time.monotonic()
+    is_new, due, answered, reported, said = True, begun, 0, 0, begun
+    try:
+        handle = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            while True:
+                is_new |= _append(log, file)
+                now = time.monotonic()
+                is_over = now - begun >= seconds
+                # An audit reads the whole window again, so in a long one they become rarer.
+                if is_over or (is_new and now >= due):
+                    result = audit([str(kept)])
+                    answered, is_new = int(result["recalls"]["answered"]), False
+                    due = time.monotonic() + 10 * (time.monotonic() - now)
+                    if is_over or answered >= recalls:
+                        return Window(result, answered >= recalls, now - begun)
+                if answered >= reported + SAY_RECALLS or now - said >= SAY_EVERY:
+                    reported, said = answered, now
+                    tell(f"{answered} of {recalls} recalls, {duration(max(seconds - (now - begun), 0.0))} left")
+                sleep(min(PAUSE, max(seconds - (now - begun), 0.0)))
+    except OSError as error:
+        raise cannot_write(kept, error) from error

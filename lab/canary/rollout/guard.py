@@ -22,9 +22,9 @@ from pathlib import Path
 
 from lab.base.errors import CannotMeasure, InUse, LabError, describe_unexpected
 from lab.base.formatting import Announce, silent, without_credentials
+from lab.canary.rollout.commands import undisturbed
 from lab.canary.rollout.journal import FAILED, GRACE, GUARD_LOG, Journal, State, now
 from lab.canary.rollout.recover import Edited, RolledBack, recover
-from lab.canary.rollout.signals import undisturbed
 
 # Seconds in which a guard must be ready on a busy machine; how often one that ended is replaced; and the seconds before
 # a guard tries to roll back again.

@@ -1,41 +1,46 @@
 """Observations of a live engine, one line of its log or of a transcript at a time (CN-14).
 
-* ``errors``: 1 for a recall in which the engine did not work (:mod:`lab.canary.audit.status`): it failed, or a reason,
-  a lane or another line of the log says so. 0 for any other. A receipt with ``failed`` and the warning of the same
-  failure count once. The second receipt of a turn does not count (:mod:`lab.canary.audit.pairs`).
-* ``calls``: the same for a call of the tool memory_recall.
-* ``latency``: the milliseconds of a call of memory_recall that worked. Receipts of automatic recall hold none.
-* ``repeat``: the mean repeat rate of at most :data:`BLOCK` turns of one conversation, as the audit defines the rate. A
-  conversation without a turn among :data:`IDLE` recalls gives the mean of what it has.
-* ``text``: 1 for a recall with hits of which the text lane has none.
-* ``turns``: 1 for a user's turn in a transcript after which the log got no receipt, although :data:`LATER` turns
-  followed.
-
-A recall in which the engine did not work is an observation of ``errors`` alone.
-
-What is remembered is bounded and plain, so that it can be saved after every line; ids and names are kept as digests.
+A host writes the result of a tool as a message of the role ``toolResult``, or, if the agent called it through another
+tool, as an entry of its own beside the result of that. Only receipts of the tool itself are read: the other result
+repeats the same receipt.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from lab.canary.audit.check import SKIPS, check_recall
-from lab.canary.audit.check_markers import CAPTURE, RECALL
-from lab.canary.audit.damage import Damaged
+from lab.canary.audit.check import CAPTURE, RECALL, SKIPS, Damaged, check_recall
 from lab.canary.audit.lines import MARKER, MAX_LINE, has_marker
 from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
 from lab.canary.audit.pairs import Pairs
-from lab.canary.audit.status import BACKEND, EMPTY, HOOK, HOOK_TIMEOUT, ROUTER, STORE, checkable, reading_of
+from lab.canary.audit.status import (
+    BACKEND,
+    EMPTY,
+    HOOK,
+    HOOK_TIMEOUT,
+    ROUTER,
+    STORE,
+    VECTOR_LANE,
+    checkable,
+    reading_of,
+)
 from lab.canary.audit.status import FAILED as RAISED
-from lab.canary.audit.tool_receipts import MARK, USER, tool_recall, user_turn
 from lab.measures.repetition import WINDOW
 
+TOOL = "memory_recall"
+MARK = TOOL.encode()
+# The role of a user's message, as hosts write it.
+USER = b'"role":"user"'
+_NESTED = "openclaw.nested-tool.v1"
+# An hour, in milliseconds. A longer time is of a clock that was set.
+_LONGEST_MS = 3_600_000.0
 ERRORS, CALLS, LATENCY, REPEAT, TEXT, TURNS = FIGURES = ("errors", "calls", "latency", "repeat", "text", "turns")
 # What a line must contain to be read: of a log, a marker of the engine or a handler of it that the host gave up.
 HOOKS = b"handler from openclaw-mem-engine failed"
@@ -51,6 +56,81 @@ KNOWN, IN_A_ROW = 5, 10
 LATER, APART, LEEWAY = 8, 30.0, 60.0
 OTHER = "other"
 _GIVEN_UP = re.compile(rb"\bbefore_(?:prompt_build|agent_start) " + HOOKS + rb"(: timed out)?")
+
+
+class ToolRecall(NamedTuple):
+    """One call of memory_recall: its id, whether it failed, and its milliseconds if a receipt says so.
+
+    ``faults`` name what did not work according to its receipt; a call with any has failed.
+    """
+
+    call: str
+    failed: bool
+    milliseconds: float | None
+    faults: tuple[str, ...] = ()
+
+
+def user_turn(line: bytes) -> float | None:
+    """Return when a user's message was written, in seconds since 1970; None for any other line of a transcript."""
+    import orjson
+
+    try:
+        entry = _object(orjson.loads(line))
+    except ValueError:
+        return None
+    message = _object(entry.get("message"))
+    if message.get("role") != "user":
+        return None
+    stamp = entry.get("timestamp") or message.get("timestamp")
+    if isinstance(stamp, str):
+        try:
+            return datetime.fromisoformat(stamp).timestamp()
+        except ValueError:
+            return None
+    return stamp / 1000 if isinstance(stamp, int | float) and not isinstance(stamp, bool) else None
+
+
+def tool_recall(line: bytes) -> ToolRecall | None:
+    """Return the call that a line of a transcript is the result of; None for any other line."""
+    import orjson
+
+    if MARK not in line:
+        return None
+    try:
+        entry = orjson.loads(line)
+    except ValueError:
+        return None
+    message = _object(_object(entry).get("message"))
+    if message.get("role") == "toolResult" and message.get("toolName") == TOOL:
+        return _call(message.get("toolCallId"), message.get("isError"), message.get("details"))
+    details = _object(message.get("details"))
+    if message.get("customType") == _NESTED and details.get("toolName") == TOOL:
+        result = _object(details.get("result"))
+        return _call(details.get("toolCallId"), details.get("isError"), result.get("details"))
+    return None
+
+
+def _call(identifier: object, is_error: object, details: object) -> ToolRecall:
+    receipt = _object(_object(details).get("receipt"))
+    value, took = receipt.get("latencyMs"), None
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        took = float(value) if 0 <= value <= _LONGEST_MS else None
+    faults = faults_of(receipt)
+    failed = is_error is True or bool(_object(details).get("error")) or bool(faults)
+    return ToolRecall(identifier if isinstance(identifier, str) else "", failed, took, faults)
+
+
+def faults_of(receipt: dict[str, Any]) -> tuple[str, ...]:
+    """Return what did not work according to the receipt of a call of memory_recall."""
+    lifecycle = receipt.get("lifecycle")
+    if isinstance(lifecycle, dict):
+        return reading_of(lifecycle).faults
+    # Without receipts.enabled only the numbers of hits are there.
+    return (VECTOR_LANE,) if receipt.get("vecCount") == 0 and receipt.get("ftsCount") not in (0, None) else ()
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 class Observation(NamedTuple):

@@ -18,7 +18,7 @@ from lab.base.config_edit import MISSING, Edit, at_path, differing, read_edited,
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, leftovers, read_json, sha256_bytes, write_atomically
 from lab.base.formatting import Announce, silent
-from lab.canary.rollout.commands import NoRestart, await_orphan, restart_gateway
+from lab.canary.rollout.commands import NoRestart, await_orphan, restart_gateway, undisturbed, unfailing
 from lab.canary.rollout.journal import (
     DONE,
     PREPARE,
@@ -31,7 +31,6 @@ from lab.canary.rollout.journal import (
     read_config,
     real,
 )
-from lab.canary.rollout.signals import undisturbed, unfailing
 
 # The receipt of a canary.
 SCHEMA = "lab.canary.v1"

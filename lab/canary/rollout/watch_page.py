@@ -14,8 +14,7 @@ from lab.base.files import write_atomically
 from lab.base.formatting import counted, milliseconds, sentence
 from lab.canary.rollout.evidence import COMPARED, LEARN, TURNS_LIMIT, WINDOW
 from lab.canary.rollout.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
-from lab.canary.rollout.watch_text import MOST_TIMES, OVER
-from lab.canary.rollout.watching import ALARM, WATCHING
+from lab.canary.rollout.watching import ALARM, MOST_TIMES, OVER, WATCHING
 from lab.gate.action import Action
 from lab.report.build import page_script, render
 from lab.report.units import percent

@@ -2,13 +2,15 @@
 
 What was counted and how far every file was read are saved together, in one file that is replaced atomically. So a watch
 that is killed at any time goes on with the line after the last one that it counted.
+
+It compares with limits that are given, or that a canary of Stage B or an earlier watch found (CN-15).
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -17,16 +19,43 @@ from typing import Any
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.base.formatting import Announce, silent
+from lab.canary.audit.status import EMPTY, SKIPPED
+from lab.canary.rollout.commands import raised
 from lab.canary.rollout.downgrade import Downgrade, change_back, downgrade, left_over, slot_of
-from lab.canary.rollout.evidence import Evidence, Limits
-from lab.canary.rollout.follow import Follower, log_files, transcript_files
-from lab.canary.rollout.follow_databases import Databases
+from lab.canary.rollout.evidence import WINDOW, Evidence, Limits, repeat_limit
+from lab.canary.rollout.follow import Databases, Follower, log_files, transcript_files
 from lab.canary.rollout.journal import now
-from lab.canary.rollout.live_figures import LOG_MARKS, TRANSCRIPT_MARKS, Gateway
-from lab.canary.rollout.signals import raised
-from lab.canary.rollout.watch_text import status_line, why
+from lab.canary.rollout.live_figures import (
+    CALLS,
+    ERRORS,
+    FIGURES,
+    LATENCY,
+    LATER,
+    LOG_MARKS,
+    REPEAT,
+    TEXT,
+    TRANSCRIPT_MARKS,
+    TURNS,
+    Gateway,
+)
+from lab.gate.audit_file import SCHEMA as AUDIT_SCHEMA
+from lab.runs.directory import AUDIT
 from lab.systems.openclaw.config.file import ENTRY
 
+# More evidence says nothing new, and its digits are not read.
+MOST_TIMES = 1_000_000
+OVER = "more than a million times the threshold"
+_NAMES = {
+    ERRORS: "the error rate",
+    CALLS: "the error rate of memory_recall",
+    LATENCY: "the latency",
+    REPEAT: "the repeat rate",
+    TEXT: "the share of recalls without a text hit",
+    TURNS: "the share of turns without a recall",
+}
+_SHOWN = {ERRORS: ("errors", "{:.1%}"), LATENCY: ("p95", "{:,.0f} ms"), REPEAT: ("repeat", "{:.2f}")}
+# Causes that are named in one line.
+_NAMED = 3
 SCHEMA = "lab.watch.v1"
 STATE, RECEIPT = "state.json", "watch.json"
 # Seconds between two looks at the files, two pages with their receipt, and two lines of progress; a line comes sooner
@@ -35,6 +64,103 @@ PAUSE, PAGE_EVERY, SAY_EVERY, SAY_NEW = 1.0, 15.0, 600.0, 60.0
 # Receipts that cannot be read, and their share, from which the watch warns that it sees too little.
 DAMAGED_LEAST, DAMAGED = 5, 0.05
 WATCHING, ENDED, ALARM = "watching", "ended", "alarm"
+# Turns with a repeat rate from which a mean is a baseline.
+LEAST_TURNS = 100
+
+
+def why(evidence: Evidence, figure: str) -> str:
+    """Return the reason of an alarm: what the last recalls show, and what is allowed."""
+    recalls, values, _ = _recent(evidence.windows, {"recalls": evidence.now.recalls, **evidence.now.figures()})
+    value, limits = values[figure], evidence.limits
+    one = evidence.tested()[figure]
+    last = evidence.last
+    strength = f"evidence {one.evidence:,.0f}, threshold {one.threshold:,.0f}"
+    if one.evidence > MOST_TIMES * one.threshold:
+        strength = f"evidence {OVER}"
+    if evidence.control and not evidence.by_limit:
+        return f"{_NAMES[figure]} of the canary is worse than that of the control ({strength})"
+    if figure == TURNS:
+        return (
+            f"the log got no recall after {evidence.missed + LATER} turns of users in a row: the plugin is dead, or "
+            f"its receipts are not logged ({strength})"
+        )
+    if figure == CALLS:
+        return f"calls of memory_recall fail; allowed: {limits.errors:.1%} ({strength})"
+    if value is None:
+        return f"{_NAMES[figure]} is above what is allowed ({strength})"
+    if figure == ERRORS:
+        named = causes_of(last.causes)
+        said = f"the engine did not work in {value:.1%} of the last {recalls} recalls"
+        said += f": {named}" if named else ""
+        said += f"; allowed: {limits.errors:.1%}"
+    elif figure == TEXT:
+        said = f"the text lane found nothing in {value:.1%} of the last recalls; allowed: {limits.text or 0:.1%}"
+    elif figure == LATENCY:
+        said = f"the last p95 of memory_recall is {value:,.0f} ms; allowed: {limits.latency or 0:,.0f} ms"
+    else:
+        said = f"the last mean repeat rate is {value:.2f}; allowed: {limits.repeat or 0:.2f}"
+    return f"{said} ({strength})"
+
+
+def causes_of(causes: Mapping[str, int]) -> str:
+    """Return what did not work, the most frequent first, such as ``provider_unavailable 113, failed 2``."""
+    faults = {name: count for name, count in causes.items() if name not in (*SKIPPED, EMPTY)}
+    ordered = sorted(faults.items(), key=lambda pair: (-pair[1], pair[0]))
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(f"{name} {count}" for name, count in ordered[:_NAMED]) + more
+
+
+def _recent(
+    windows: Iterable[Mapping[str, Any]], now: Mapping[str, Any], *, least: float = 0
+) -> tuple[int, dict[str, float | None], set[str]]:
+    """Return the number of the last recalls, the last value of each figure, and the figures with an older one.
+
+    The last recalls are those of the last window and of the one that goes on, over which errors are counted. Other
+    figures are taken from the window that goes on only if it has ``least`` recalls, or if there is no other.
+    """
+    closed = list(windows)
+    last = [window for window in (*closed[-1:], now) if window["recalls"]]
+    recalls = sum(window["recalls"] for window in last)
+    ordered = [*closed, now] if now["recalls"] >= least else [now, *closed]
+    values: dict[str, float | None] = {}
+    older = set()
+    for figure in FIGURES:
+        window = next((window for window in reversed(ordered) if window[figure] is not None), None)
+        values[figure] = window[figure] if window else None
+        if window is not None and not any(window is one for one in (*closed[-1:], now)):
+            older.add(figure)
+    if last:
+        values[ERRORS] = sum(window[ERRORS] * window["recalls"] for window in last) / recalls
+    return recalls, values, older
+
+
+def status_line(receipt: Mapping[str, Any]) -> str:
+    """Return a line for the terminal: recalls so far, and each figure of the last ones, with its evidence."""
+    least = 0 if receipt["alarm"] else WINDOW / 2
+    recalls, values, older = _recent(receipt["windows"], receipt["now"], least=least)
+    parts = []
+    for figure, (name, form) in _SHOWN.items():
+        value = values[figure]
+        text = f"{name} {form.format(value) if value is not None else 'none yet'}"
+        text += " earlier" if figure in older else ""
+        if figure in receipt["figures"]:
+            named = causes_of(receipt["recent_causes"]) if figure == ERRORS else ""
+            text += f" ({_evidence_share(receipt['figures'][figure])}{'; ' if named else ''}{named})"
+        elif figure in receipt["learning"]:
+            text += " (learning)"
+        parts.append(text)
+    if (tested := receipt["figures"].get(TURNS)) and tested["evidence"] >= 1:
+        parts.append(f"turns without a recall {receipt['turns_missed']} ({_evidence_share(tested)})")
+    last = f"; of the last {recalls}" if recalls < receipt["seen"] else ""
+    return f"{receipt['seen']:,} recalls{last}: {'; '.join(parts)}"
+
+
+def _evidence_share(tested: Mapping[str, Any]) -> str:
+    """Return the evidence of a figure as a share of its threshold, or as a multiple."""
+    times = tested["evidence"] / tested["threshold"]
+    if times > MOST_TIMES:
+        return f"evidence {OVER}"
+    return f"evidence {times:,.0f} times the threshold" if times >= 10 else f"evidence {times:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,3 +523,42 @@ def _written(config: Path) -> list[int] | None:
     except OSError:
         return None
     return [about.st_ino, about.st_mtime_ns, about.st_ctime_ns]
+
+
+def read_baseline(path: Path) -> Limits:
+    """Return the limits that an audit or an earlier watch gives; what it does not give is None.
+
+    ``path`` is the folder of a canary or of a watch, or an ``audit.json``. Receipts of automatic recall hold no times,
+    so an audit gives no limit of the latency. Raises :class:`UnusableInput`.
+    """
+    files = [path / AUDIT, path / RECEIPT] if path.is_dir() else [path]
+    file = next((one for one in files if one.exists()), files[0])
+    value = read_json(file)
+    schema = value.get("schema") if isinstance(value, Mapping) else None
+    try:
+        if schema == AUDIT_SCHEMA:
+            return Limits(repeat=_of_audit(value, file))
+        if schema == SCHEMA:
+            limits = value["limits"]
+            return Limits(latency=_limit(limits["latency"], None), repeat=_limit(limits["repeat"], 1.0))
+    except (KeyError, TypeError, ValueError):
+        raise UnusableInput(f"{file}: is damaged; write it again with lab canary audit") from None
+    raise UnusableInput(f"{file}: is neither an audit of receipts nor the receipt of a watch")
+
+
+def _of_audit(value: Mapping[str, Any], file: Path) -> float:
+    repeat = value["repeat"]
+    if int(repeat["turns"]) < LEAST_TURNS:
+        raise UnusableInput(
+            f"{file}: has {repeat['turns']} turns with a repeat rate; a baseline needs {LEAST_TURNS}; without "
+            "--baseline the watch learns it"
+        )
+    return repeat_limit(float(repeat["rate"]))
+
+
+def _limit(value: object, most: float | None) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0 or (most and value >= most):
+        raise ValueError(value)
+    return float(value)

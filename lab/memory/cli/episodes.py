@@ -129,7 +129,7 @@ def embed(
 
     Events whose text and model did not change are skipped. To finish a killed run, run the same command again.
     """
-    from lab.memory.episodes.embed import embed as run
+    from lab.memory.episodes.search import embed as run
 
     now, progress = datetime.now(UTC), counting("event")
     receipt = run(ledger, _vectors(embedder), now=now, scope=scope, write=write, announce=progress).receipt()
@@ -248,7 +248,7 @@ def expire(
     The periods are 60 days for what users say, 90 for assistants, 30 for tool calls and results, 90 for alerts;
     decisions and observations stay for ever. No later ingest inserts a removed event again.
     """
-    from lab.memory.episodes.retention import expire as run
+    from lab.memory.episodes.ingest import expire as run
 
     now = at.replace(tzinfo=UTC) if at else datetime.now(UTC)
     receipt = run(ledger, days=_days(days or []), scope=scope, write=write, now=now)
@@ -334,7 +334,7 @@ def _emit_events(events: list[Event]) -> None:
 
 
 def _time(ts_ms: int) -> str:
-    from lab.memory.ledger.times import stamp
+    from lab.memory.ledger.ledger import stamp
 
     try:
         return stamp(datetime.fromtimestamp(ts_ms / 1000, UTC))

@@ -123,8 +123,7 @@ def import_(
     If one is refused, none is written. Facts that are already in the file are renewed if their sources have changed,
     and otherwise left alone.
     """
-    from lab.memory.facts.asserting import assert_facts
-    from lab.memory.facts.importing import claims_in
+    from lab.memory.facts.asserting import assert_facts, claims_in
     from lab.memory.facts.sources import Sources
 
     done = assert_facts(facts, claims_in(claims), Sources(ledger, root), now=datetime.now(UTC), by=by, write=write)
@@ -196,8 +195,8 @@ def propose(
     --golden, print precision and recall.
     """
     from lab.base.files import read_text
-    from lab.memory.facts.proposals import measure
-    from lab.memory.facts.proposals import propose as run
+    from lab.memory.facts.asserting import measure
+    from lab.memory.facts.asserting import propose as run
 
     if golden is not None:
         result = measure(text, golden, most=most)
@@ -232,7 +231,7 @@ def rebuild(facts: Facts, write: Write = False, as_json: Json = False) -> None:
     The view has the name of FACTS with .view before the extension. It is for other programs: the lab itself reads the
     assertions.
     """
-    from lab.memory.facts.rebuild import rebuild as run
+    from lab.memory.facts.store import rebuild as run
 
     receipt = run(facts, write=write)
     if as_json:

@@ -107,8 +107,7 @@ def timeline(
 
     Facts are ordered by predicate, then by start.
     """
-    from lab.memory.facts.model import SCHEMA, entity, fact_json
-    from lab.memory.facts.predicates import predicate_named
+    from lab.memory.facts.model import SCHEMA, entity, fact_json, predicate_named
     from lab.memory.facts.sources import Sources
     from lab.memory.facts.view import status_of
 
@@ -141,11 +140,10 @@ def lint(
 
     The exit code is 1 if there is an error. A source that changed since the assertion is a warning.
     """
-    from lab.memory.facts.lint import CODES, receipt
-    from lab.memory.facts.lint import lint as run
     from lab.memory.facts.sources import Sources
     from lab.memory.facts.store import read
-    from lab.memory.facts.view import View
+    from lab.memory.facts.view import CODES, View, receipt
+    from lab.memory.facts.view import lint as run
 
     view = View(read(facts).records)
     issues = run(view, Sources(ledger, root), upstream=is_upstream(profile))
@@ -208,7 +206,7 @@ def _current(
     from lab.memory.facts.model import entity, utc
     from lab.memory.facts.sources import Sources
     from lab.memory.facts.view import current as run
-    from lab.memory.ledger.times import stamp
+    from lab.memory.ledger.ledger import stamp
 
     reference, time = entity(subject), utc(as_of, "--as-of") if as_of else stamp(datetime.now(UTC))
     events, upstream = _of(facts, reference), is_upstream(profile)

@@ -55,7 +55,7 @@ def show(
 
     NAME may be a text: the search starts from all entities that it names.
     """
-    from lab.memory.graph.export import edge_json
+    from lab.memory.graph.build import edge_json
     from lab.memory.graph.search import described, neighbourhood, start_of
 
     graph = _graph(ledger, facts, root, exported)
@@ -83,7 +83,7 @@ def path(
 
     Each edge lists its evidence. The exit code is 1 if there is no path.
     """
-    from lab.memory.graph.export import edge_json
+    from lab.memory.graph.build import edge_json
     from lab.memory.graph.search import described, shortest_path
 
     graph = _graph(ledger, facts, root, exported)
@@ -112,7 +112,7 @@ def export(
     The same ledger and facts give the same bytes. Only a graph is replaced, no other file.
     """
     from lab.base.files import sha256_bytes, write_atomically
-    from lab.memory.graph.export import graph_bytes, require_replaceable
+    from lab.memory.graph.build import graph_bytes, require_replaceable
 
     require_replaceable(out)
     graph = _graph(ledger, facts, root, None)
@@ -133,7 +133,7 @@ def export(
 
 def _graph(ledger: Path | None, facts: Path | None, root: Path, exported: Path | None) -> Graph:
     """Return the graph of an exported file, or of a ledger and facts; say which facts are left out, or not checked."""
-    from lab.memory.graph.export import graph_of, read_graph
+    from lab.memory.graph.build import graph_of, read_graph
 
     if exported is not None:
         if ledger is not None or facts is not None:

@@ -64,7 +64,7 @@ def capture(
     Each result is appended once, however often the command runs. Secrets are replaced, and summaries cut at 200
     characters, before anything is written.
     """
-    from lab.memory.ledger.capture import capture as run
+    from lab.memory.ledger.archive import capture as run
 
     receipt = run(sessions, log, messages=messages, archive=archived, write=write).receipt()
     if as_json:

@@ -57,8 +57,7 @@ def drift(
     Exit code 1: the newest period exceeds --most-unknown or --most-change.
     """
     from lab.memory.ledger.drift import drift as of
-    from lab.memory.ledger.drift import nouns, read
-    from lab.memory.ledger.drift_page import write_page
+    from lab.memory.ledger.drift import nouns, read, write_page
 
     found = of(read(path, arm=arm, tool=tool, graded=thresholds), by)
     if page is not None:

@@ -54,7 +54,7 @@ def lifecycle(
     A soft-archived observation is not found by searches and is never deleted. States change only along the allowed
     transitions; if one observation may not, none changes.
     """
-    from lab.memory.ledger.lifecycle import move
+    from lab.memory.ledger.use import move
 
     done = move(ledger, ids, to, reason=reason, actor=actor, write=write, now=at)
     if as_json:

@@ -215,7 +215,7 @@ def _row(row: Observation) -> dict[str, Any]:
 
 
 def _emit_rows(rows: list[Observation], marked: Sequence[int] = ()) -> None:
-    from lab.memory.ledger.grades import label_of
+    from lab.memory.ledger.grading import label_of
 
     cells = [
         [

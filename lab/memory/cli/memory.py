@@ -148,7 +148,7 @@ def forget(
     Exit code 1: there is no memory with this id.
     """
     from lab.embedding.embedder import QUERY
-    from lab.memory.tools.forget import memory_forget
+    from lab.memory.tools.store import memory_forget
 
     if (memory_id is None) == (query is None):
         raise UnusableInput("give either --id or --query")
@@ -205,9 +205,8 @@ def stats(
     as_json: Json = False,
 ) -> None:
     """Count memories by scope and category; describe the table."""
-    from lab.memory.table.gateway import gateway_using
-    from lab.memory.table.lance_lock import holder
-    from lab.memory.tools.stats import memory_stats
+    from lab.memory.table.lance_lock import gateway_using, holder
+    from lab.memory.tools.listing import memory_stats
 
     with opened(folder, "stats", config=config, profile=profile, scope=scope) as session:
         details = memory_stats(session.context, scope=scope, category=category).details

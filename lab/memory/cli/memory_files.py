@@ -71,7 +71,7 @@ def export(
 
     The same table gives the same bytes. Only its owner can read the file.
     """
-    from lab.memory.tools.export import memory_export
+    from lab.memory.tools.listing import memory_export
 
     require_format(file_format)
     if out.resolve().is_relative_to(folder.resolve()):
@@ -117,7 +117,7 @@ def docs_ingest(
     Without a configuration every --root is allowed; with one, only folders
     inside its docsColdLane.sourceRoots.
     """
-    from lab.memory.table.gateway import gateway_using
+    from lab.memory.table.lance_lock import gateway_using
     from lab.memory.tools.docs_tools import memory_docs_ingest
     from lab.memory.tools.session import configured
 

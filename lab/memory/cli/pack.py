@@ -21,10 +21,9 @@ from lab.memory.cli.facts_read import HERE
 from lab.memory.cli.ledger_read import Profile, is_upstream
 
 if TYPE_CHECKING:
-    from lab.memory.pack.candidate import Lane
-    from lab.memory.pack.ledger_lane import LedgerLane
+    from lab.memory.pack.candidate import Lane, Settings
     from lab.memory.pack.packer import Pack
-    from lab.memory.pack.settings import Settings
+    from lab.memory.pack.sources import LedgerLane
 
 # How the command takes each source (lab/memory/pack/sources.py).
 OPTIONS = {
@@ -187,7 +186,7 @@ def pack(
 def _settings(
     upstream: bool, limit: int, budget: int, trust: str | None, no_dissent: bool, tail_tokens: int
 ) -> Settings:
-    from lab.memory.pack import settings as of
+    from lab.memory.pack import candidate as of
 
     tail = of.Tail(tokens=tail_tokens)
     base = of.upstream() if upstream else of.Settings()
@@ -204,7 +203,7 @@ def _settings(
 
 def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_remote: bool) -> list[Lane]:
     """Return the lanes with a reranker, if there is one."""
-    from lab.memory.pack.reranked_lane import RerankedLane
+    from lab.memory.pack.sources import RerankedLane
     from lab.systems.rerank.settings import Rerank, checked
 
     if url is None:

@@ -172,8 +172,7 @@ def delete(
     as_json: Json = False,
 ) -> None:
     """Delete a tag or a backup; the table stays as it is."""
-    from lab.memory.store.manifest import read_manifest
-    from lab.memory.store.tags import delete_tag, open_for_tags, place_of, root_of
+    from lab.memory.store.tags import delete_tag, open_for_tags, place_of, read_manifest, root_of
 
     started, tags = time.perf_counter_ns(), root_of(folder, root)
     place = place_of(tags, name, backup=backup)

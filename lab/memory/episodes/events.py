@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
-from lab.memory.ledger.rows import scope_name, storable
+from lab.memory.ledger.ledger import scope_name, storable
 from lab.memory.tools.redact import MARKER, redactor
 from lab.recordings.model import GLOBAL
 from lab.systems.openclaw.capture.tool_like import is_tool_like

@@ -1,11 +1,14 @@
-"""Insert the events of recordings, and of the sidecar's spool, into a ledger, each once (EP-2, EP-5)."""
+"""Insert the events of recordings and of the sidecar's spool into a ledger, each once (EP-2, EP-5).
+
+Events past the retention period of their type are removed (EP-6), and no later ingest inserts them again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,16 +39,15 @@ from lab.memory.episodes.events import (
     is_from_reader,
     make_event,
 )
-from lab.memory.episodes.schema import EVENTS, EXPIRED, open_episodes
+from lab.memory.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS, open_episodes
 from lab.memory.ledger import ledger
-from lab.memory.ledger.lines import LONGEST, read_lines
-from lab.memory.ledger.times import stamp
+from lab.memory.ledger.ingest import LONGEST, read_lines
+from lab.memory.ledger.ledger import given_scope, stamp
 from lab.recordings.events import ToolUse
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library
 from lab.systems.openclaw.capture.tool_like import is_tool_like
 
-RECEIPT = "recall-lab.episodes.ingest.v1"
 SPOOL, SPOOL_SCHEMA = "spool", "openclaw-mem.episodes.spool.v0"
 BATCH = 500
 # The agent of events whose source names none.
@@ -64,6 +66,8 @@ _INSERT = (
     f"INSERT INTO {EVENTS} ({', '.join(Event._fields)}, schema_version, created_at) "
     f"SELECT {', '.join(f':{name}' for name in Event._fields)}, :version, :at WHERE NOT EXISTS ({_KNOWN})"
 )
+DAY_MS = 86_400_000
+_FIELDS = ", ".join(Event._fields)
 
 
 @dataclass(slots=True)
@@ -80,7 +84,7 @@ class Ingested:
     def receipt(self) -> dict[str, Any]:
         """Return the counts; no text of an event is in it."""
         return {
-            "kind": RECEIPT,
+            "kind": "recall-lab.episodes.ingest.v1",
             "written": self.write,
             "inserted": self.inserted.total(),
             "by_type": dict(sorted(self.inserted.items())),
@@ -295,3 +299,62 @@ def _tally(event: Event, is_new: bool, done: Ingested) -> None:
         done.redacted += event.redacted
     else:
         done.already += 1
+
+
+def expire(
+    path: Path,
+    *,
+    now: datetime,
+    days: Mapping[str, int | None] | None = None,
+    scope: str | None = None,
+    write: bool = True,
+) -> dict[str, Any]:
+    """Remove expired events with their vectors and words in one transaction; return the counts by type.
+
+    ``days`` overrides :data:`RETENTION`. The ids stay known, and digests of the contents, so that no ingest inserts an
+    expired event again. Without ``write`` events are only counted. ``scope`` None: all. Age is measured to ``now``.
+    Raises as :func:`open_episodes` and :func:`given_scope`.
+    """
+    kept = RETENTION | dict(days or {})
+    now_ms = int(now.timestamp() * 1000)
+    limits = {kind: now_ms - number * DAY_MS for kind, number in kept.items() if number is not None}
+    name = given_scope(scope)
+    counts = dict.fromkeys(RETENTION, 0)
+    with open_episodes(path, write=write) as connection:
+        condition = "type = ? AND ts_ms < ? AND (? IS NULL OR scope = ?)"
+        if not write:
+            for kind, limit in limits.items():
+                row = connection.execute(
+                    f"SELECT count(*) FROM {EVENTS} WHERE {condition}",  # noqa: S608 - names of our own tables
+                    (kind, limit, name, name),
+                ).fetchone()
+                counts[kind] = row[0]
+        else:
+            with transaction(connection):
+                for kind, limit in limits.items():
+                    values = (kind, limit, name, name)
+                    chosen = f"FROM {EVENTS} WHERE {condition}"
+                    expired = map(Event.of, connection.execute(f"SELECT {_FIELDS} {chosen}", values))
+                    known = ((name,) for event in expired for name in _names(event))
+                    connection.executemany(f"INSERT OR IGNORE INTO {EXPIRED} VALUES (?)", known)  # noqa: S608 - names of our own tables
+                    connection.execute(f"DELETE FROM {VECTORS} WHERE event_row_id IN (SELECT id {chosen})", values)  # noqa: S608 - names of our own tables
+                    counts[kind] = connection.execute(f"DELETE {chosen}", values).rowcount
+                # FTS5 keeps the words of what was deleted until it merges their blocks.
+                for table in (FTS, STEMS) if any(counts.values()) else ():
+                    connection.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")  # noqa: S608 - names of our own tables
+    return {
+        "kind": "recall-lab.episodes.expire.v1",
+        "written": write,
+        "now_ms": now_ms,
+        "removed": sum(counts.values()),
+        "by_type": counts,
+        "days": kept,
+    }
+
+
+def _names(event: Event) -> Iterator[str]:
+    """Yield the id of an event and the digest of its content, by which an ingest recognizes it."""
+    yield event.event_id
+    content = content_id(event, from_reader=is_from_reader(event))
+    if content is not None:
+        yield content

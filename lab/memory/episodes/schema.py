@@ -2,7 +2,7 @@
 
 ``episodic_events`` with its full-text index and ``episodic_event_embeddings`` are as the sidecar writes them, so that
 each program reads the other's file (EP-10); ``lab_episodes_fts`` is the lab's own index, and
-``lab_expired_episodes`` has the ids of events that :mod:`lab.memory.episodes.retention` removed; the sidecar reads
+``lab_expired_episodes`` has the ids of events that :mod:`lab.memory.episodes.ingest` removed; the sidecar reads
 neither. Triggers keep both indexes up to date, whichever program writes.
 """
 

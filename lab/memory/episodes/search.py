@@ -1,29 +1,34 @@
 """Search episodes by words, by vectors, or by both, and group the hits by session (EP-9).
 
-The search does not fail if a ledger lacks something: without vectors it searches by words, without a full-text index by
-vectors, and it says so in :attr:`Found.vector_status` and :attr:`Found.lexical_status`.
+Here are also the vectors of their search texts, which are made again only for a text that changed (EP-5), and the lane
+of a pack that offers episodes as candidates (EP-8).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import LabError, UnusableInput, describe_unexpected
 from lab.base.formatting import shortened
-from lab.base.sqlite import first_valid, is_damaged_index, require_segments, tables
-from lab.embedding.embedder import QUERY
+from lab.base.sqlite import first_valid, is_damaged_index, require_segments, tables, transaction
+from lab.embedding.embedder import QUERY, Embedder
 from lab.embedding.vectors import Vectors
-from lab.memory.episodes.embed import model_of
-from lab.memory.episodes.events import Event
-from lab.memory.episodes.schema import EVENTS, FTS, STEMS, VECTORS
-from lab.memory.ledger.rows import given_scope, storable
+from lab.memory.episodes.events import RESULT, Event, as_text
+from lab.memory.episodes.schema import EVENTS, FTS, STEMS, VECTORS, open_episodes
+from lab.memory.ledger.ledger import given_scope, stamp, storable
 from lab.memory.ledger.search import Ranked, han_terms
+from lab.memory.pack.candidate import Candidate
+from lab.memory.pack.candidate import Found as LaneFound
 from lab.recordings.model import SEARCHED
 from lab.retrieval.fusion import reciprocal_ranks
 from lab.retrieval.stop_words import ENGLISH
@@ -32,7 +37,7 @@ from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
 if TYPE_CHECKING:
     import numpy as np
 
-RECEIPT = "recall-lab.episodes.search.v1"
+BATCH = 256
 LEXICAL, HYBRID, VECTOR = MODES = ("lexical", "hybrid", "vector")
 # Words, Chinese characters, vectors, and vectors of the query in English.
 LANES = ("fts", "cjk", "vector", "vector_en")
@@ -53,6 +58,107 @@ _WHERE = "(:scope IS NULL OR e.scope = :scope) AND (:now IS NULL OR e.ts_ms <= :
 _NEWEST = "e.ts_ms DESC, e.id DESC"
 # A filter of FTS5: the index also has types, sessions and agents.
 _TEXTS = "{summary search_text} : "
+
+
+class _Row(NamedTuple):
+    """An event without a current vector."""
+
+    id: int
+    text: str
+    digest: str
+
+
+@dataclass(slots=True)
+class Embedded:
+    """The counts of a run: events that got a vector, and events that had one of this model and text already."""
+
+    write: bool
+    model: str
+    embedded: int = 0
+    unchanged: int = 0
+
+    def receipt(self) -> dict[str, Any]:
+        """Return the counts."""
+        return {
+            "kind": "recall-lab.episodes.embed.v1",
+            "written": self.write,
+            "model": self.model,
+            "embedded": self.embedded,
+            "unchanged": self.unchanged,
+        }
+
+
+def model_of(embedder: Embedder) -> str:
+    """Return the name of a model as the sidecar stores it beside a vector."""
+    return str(embedder.identity()["model"])
+
+
+def embed(
+    path: Path,
+    vectors: Vectors,
+    *,
+    now: datetime,
+    scope: str | None = None,
+    write: bool = True,
+    announce: Callable[[int], None] | None = None,
+) -> Embedded:
+    """Give every event a vector of its search text, in transactions of :data:`BATCH`; a killed run goes on there.
+
+    A vector of another model, or of a text that changed, is replaced. Without ``write`` events are only counted.
+    ``scope`` None: all. ``now`` is the time of the run. ``announce`` gets the number of events so far. Raises as
+    :func:`open_episodes` and :func:`given_scope`, :class:`lab.base.errors.CannotMeasure` if the embedder fails, and
+    ValueError if it returns what is no vector.
+    """
+    done = Embedded(write, model_of(vectors.embedder))
+    name, at = given_scope(scope), stamp(now)
+    with open_episodes(path, write=write) as connection:
+        after = -1
+        while batch := _page(connection, after, name, done.model):
+            after = batch[-1][0]
+            rows = [_Row(id_, text, digest_of(text)) for id_, text, _ in batch]
+            due = [row for row, (*_, digest) in zip(rows, batch, strict=True) if digest != row.digest]
+            done.unchanged += len(rows) - len(due)
+            done.embedded += len(due)
+            if write and due:
+                _write(connection, due, vectors, done.model, at)
+            if announce:
+                announce(done.embedded + done.unchanged)
+    return done
+
+
+def digest_of(text: str) -> str:
+    """Return the SHA-256 by which a vector names its search text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _page(
+    connection: sqlite3.Connection, after: int, scope: str | None, model: str
+) -> list[tuple[int, str, str | None]]:
+    """Return the next events with a search text: id, text, and the digest of their vector of this model, if any."""
+    digest = f"(SELECT search_text_hash FROM {VECTORS} WHERE event_row_id = id AND model = :model)"  # noqa: S608 - names of our own tables
+    rows = connection.execute(
+        f"SELECT id, search_text, {digest if VECTORS in tables(connection) else 'NULL'} FROM {EVENTS} "  # noqa: S608 - names of our own tables
+        "WHERE id > :after AND search_text <> '' AND (:scope IS NULL OR scope = :scope) ORDER BY id LIMIT :batch",
+        {"model": model, "after": after, "scope": scope, "batch": BATCH},
+    )
+    return [(id_, as_text(text), digest) for id_, text, digest in rows]
+
+
+def _write(connection: sqlite3.Connection, due: list[_Row], vectors: Vectors, model: str, at: str) -> None:
+    """Embed the texts, and write each vector unless its text has changed since."""
+    texts = [row.text for row in due]
+    vectors.prepare(texts)
+    matrix = embedded(vectors.of, texts)
+    with transaction(connection):
+        for row, vector in zip(due, matrix, strict=True):
+            stored = connection.execute(f"SELECT search_text FROM {EVENTS} WHERE id = ?", (row.id,)).fetchone()  # noqa: S608 - names of our own tables
+            if stored is None or as_text(stored[0]) != row.text:
+                continue
+            norm = math.sqrt(float((vector.astype("<f8") ** 2).sum()))
+            connection.execute(
+                f"INSERT OR REPLACE INTO {VECTORS} VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - names of our own tables
+                (row.id, model, len(vector), vector.tobytes(), norm, row.digest, at),
+            )
 
 
 class Hit(NamedTuple):
@@ -98,7 +204,7 @@ class Found:
     def receipt(self) -> dict[str, Any]:
         """Return the counts and statuses; no text of the query or of an event is in it."""
         return {
-            "kind": RECEIPT,
+            "kind": "recall-lab.episodes.search.v1",
             "mode": self.mode,
             "sessions": len(self.sessions),
             "hits": len(self.hits),
@@ -303,3 +409,78 @@ def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int)
         for id_, *values in rows
     ]
     return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:depth]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodesLane:
+    """A lane that searches the episodes of a ledger. A pack cites its candidates as evidence and never changes them."""
+
+    path: Path
+    mode: str = LEXICAL
+    vectors: Vectors | None = None
+
+    @property
+    def name(self) -> str:
+        """``episodes``."""
+        return "episodes"
+
+    def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> LaneFound:
+        """Return the best events of a scope (None: all) up to ``now_ms``; a lane that failed gives a reason (EP-9)."""
+        try:
+            with open_episodes(self.path) as connection:
+                found = search(
+                    connection,
+                    query,
+                    mode=self.mode,
+                    vectors=self.vectors,
+                    depth=max(DEPTH, limit),
+                    scope=scope,
+                    now_ms=now_ms,
+                )
+        except LabError as error:
+            return LaneFound(self.name, searched=False, reason=str(error))
+        except OSError as error:
+            # A folder that may not be entered, or a name that no file can have.
+            return LaneFound(self.name, searched=False, reason=f"{self.path}: cannot be read: {error.strerror}")
+        reasons = [f"lexical: {found.lexical_status}"] if found.lexical_status != OK else []
+        reasons += [f"vector: {found.vector_status}"] if found.vector_status not in (None, OK) else []
+        searched = OK in (found.lexical_status, found.vector_status) or "cjk" in found.lanes
+        candidates = [self._candidate(hit) for hit in found.hits[:limit]]
+        return LaneFound(self.name, candidates, searched, "; ".join(reasons) or None)
+
+    def _candidate(self, hit: Hit) -> Candidate:
+        """Return a hit as a candidate. The result of a tool may come from anywhere, so it is untrusted."""
+        event = hit.event
+        return Candidate(
+            f"ep:{event.event_id}",
+            event.summary,
+            self.name,
+            score=hit.score,
+            kind="event",
+            detail=text_of(event),
+            trust="untrusted" if event.type == RESULT else "unknown",
+            scope=event.scope,
+            ts_ms=event.ts_ms,
+            retrievers=hit.lanes,
+            sources=sources_of(event),
+        )
+
+
+def text_of(event: Event) -> str | None:
+    """Return the text in the payload of an event; None if it was dropped, or is not a text."""
+    value = _object(event.payload_json).get("text")
+    return value if isinstance(value, str) else None
+
+
+def sources_of(event: Event) -> tuple[str, ...]:
+    """Return the key of the turn or tool use of a recording; nothing for events of the sidecar."""
+    key = _object(event.refs_json).get("key")
+    return (key,) if isinstance(key, str) else ()
+
+
+def _object(text: str | None) -> dict[str, object]:
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,8 +1,14 @@
-"""Assert, end and retract facts (TF-5, TF-7): check the input, and append it to the file of assertions."""
+"""Assert, end and retract facts (TF-5, TF-7): check the input, and append it to the file of assertions.
+
+Claims are read from JSON Lines in the form of the schema. Triples in a text are proposed for review and are never
+written (TF-12).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -10,12 +16,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.files import read_json_lines
+from lab.base.shape import expect, field
 from lab.memory.facts import store
 from lab.memory.facts.model import (
     ACTIVE,
+    ENTITY,
     INVALIDATED,
     INVALIDATION,
+    JSON,
     KINDS,
+    LITERAL,
+    NAMES,
+    PREDICATES,
     RETRACTED,
     SCHEMA,
     SUPERSEDED,
@@ -24,25 +37,32 @@ from lab.memory.facts.model import (
     Invalidation,
     Object,
     Record,
+    Reference,
     Source,
     entity,
     fact_id,
     fact_json,
     object_of,
+    predicate_named,
     reference_of,
     source_of,
+    text_or_none,
     utc,
 )
-from lab.memory.facts.predicates import LITERAL, PREDICATES, predicate_named
-from lab.memory.facts.rebuild import require_own_view, write_view
 from lab.memory.facts.sources import NO_LEDGER, QUARANTINED, UNSUPPORTED, Resolution, Sources, highest_tier, trouble
-from lab.memory.facts.store import Assertions
+from lab.memory.facts.store import Assertions, require_own_view, write_view
 from lab.memory.facts.view import View, holds, status_of
-from lab.memory.ledger.times import stamp
+from lab.memory.ledger.ledger import stamp
 
 # What to do about a source that does not resolve.
 REMEDIES = {NO_LEDGER: "give --ledger", UNSUPPORTED: f"give obs:N, ep:ID, or a kind of {', '.join(KINDS)}"}
 ASSERTED = "openclaw-mem.graph.fact.assert.v0"
+PROPOSED = "openclaw-mem.graph.fact.extraction-proposal.v0"
+MEASURED = "openclaw-mem.graph.fact.extraction-measure.v0"
+MOST = 20
+Triple = tuple[str, str, str]
+_NAMES = "|".join(sorted(NAMES, key=len, reverse=True))
+_TRIPLE = re.compile(rf"(?<![\w:])(entity:[\w.:/-]{{1,200}})\s+({_NAMES})\s+(.+)$")
 
 
 class Claim(NamedTuple):
@@ -316,3 +336,146 @@ def _end_of(fact: Fact, time: str) -> str:
     if time <= fact.valid_from:
         raise UnusableInput(f"{fact.id} begins at {fact.valid_from}; give a later --at, or --retract if it never held")
     return time
+
+
+def claims_in(path: Path) -> list[Claim]:
+    """Return the claims of a file, one a line: facts without an id, with a start and an assertion.
+
+    Sources and assertion may be texts, ``obs:12``, or objects with ``kind`` and ``ref``. Raises :class:`UnusableInput`
+    with file and line for a wrong shape.
+    """
+    return [_claim(row, f"{path}:{number}") for number, row in read_json_lines(path)]
+
+
+def _claim(row: dict[str, Any], at: str) -> Claim:
+    subject, value = row.get("subject"), row.get("object")
+    label = subject.get("label") if isinstance(subject, dict) else None
+    kind = field(value, "type", str, f"{at}: object") if isinstance(value, dict) else LITERAL
+    given = value.get("value") if isinstance(value, dict) else value
+    supersedes = row.get("supersedes")
+    return Claim(
+        field(subject, "ref", str, f"{at}: subject") if isinstance(subject, dict) else field(row, "subject", str, at),
+        field(row, "predicate", str, at),
+        _json(given, at) if kind == JSON else expect(given, str, f"{at}: object"),
+        field(row, "valid_from", str, at),
+        tuple(_source(one, at) for one in field(row, "source_refs", list, at)),
+        _reference(row.get("assertion_ref"), at),
+        kind,
+        text_or_none(row, "valid_to", at),
+        text_or_none(row, "confidence_tier", at) or TIERS[1],
+        () if supersedes is None else _texts(supersedes, f"{at}: supersedes"),
+        None if label is None else expect(label, str, f"{at}: subject: label"),
+        at,
+    )
+
+
+def _json(given: Any, at: str) -> str:
+    try:
+        return json.dumps(given, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise UnusableInput(f"{at}: object: has a number that is too large, or none; give a finite one") from None
+    except RecursionError:
+        raise UnusableInput(f"{at}: object: is nested too deeply; give a flatter one") from None
+
+
+def _texts(raw: Any, at: str) -> tuple[str, ...]:
+    return tuple(expect(one, str, at) for one in expect(raw, list, at))
+
+
+def _source(raw: Any, at: str) -> str:
+    if isinstance(raw, dict):
+        kind, ref = field(raw, "kind", str, at), field(raw, "ref", str, at)
+        return ref if ref.startswith(("obs:", "ep:")) else Source(kind, ref, text_or_none(raw, "locator", at)).token
+    return str(expect(raw, str, f"{at}: source_refs"))
+
+
+def _reference(raw: Any, at: str) -> str:
+    if isinstance(raw, dict):
+        return Reference(field(raw, "kind", str, at), field(raw, "ref", str, at)).token
+    if raw is None:
+        raise UnusableInput(f"{at}: has no assertion_ref; name the receipt or note that records the review")
+    return str(expect(raw, str, f"{at}: assertion_ref"))
+
+
+def triples(text: str) -> list[Triple]:
+    """Return the triples ``entity:X predicate value`` in a text, at most one a line; aliases become predicates."""
+    found = []
+    for line in text.splitlines():
+        if match := _TRIPLE.search(line.strip()):
+            subject, predicate, value = match.groups()
+            # A full stop ends the sentence.
+            if value := value.strip().rstrip(".").strip():
+                found.append((subject, predicate_named(predicate), value))
+    return found
+
+
+def propose(text: str, sources: Sequence[str], *, most: int = MOST) -> dict[str, Any]:
+    """Return proposals for review from a text, each with its sources. Raises :class:`UnusableInput` without a source.
+
+    They have no interval and no id: a reviewer decides from when a fact holds, and asserts it.
+    """
+    named = list(map(source_of, sources))
+    if not named:
+        raise UnusableInput("missing_source_refs: a proposal needs the source of the text; give --source doc:PATH")
+    proposals = [_proposal(triple, named) for triple in triples(text)[:most]]
+    return {
+        "kind": PROPOSED,
+        "schema": SCHEMA,
+        "writes_performed": False,
+        "review_required": True,
+        "proposal_count": len(proposals),
+        "proposals": proposals,
+    }
+
+
+def _proposal(triple: Triple, sources: Iterable[Source]) -> dict[str, Any]:
+    subject, predicate, value = triple
+    kind = ENTITY if value.startswith("entity:") else LITERAL
+    allowed = PREDICATES[predicate].objects
+    return {
+        "schema": SCHEMA,
+        "subject": {"ref": subject, "label": subject.partition(":")[2]},
+        "predicate": predicate,
+        "object": {"type": kind if kind in allowed else allowed[0], "value": value},
+        "valid_from": None,
+        "valid_to": None,
+        "status": "proposed",
+        "confidence_tier": TIERS[1],
+        "source_refs": [source._asdict() for source in sources],
+        "writes_performed": False,
+    }
+
+
+def measure(corpus: Path, golden: Path, *, most: int = MOST) -> dict[str, Any]:
+    """Compare the triples in a corpus (JSON Lines with ``text``) with a golden set of triples.
+
+    Return the counts, precision and recall; 0 where nothing was proposed or expected. Raises :class:`UnusableInput`
+    with file and line for a wrong shape.
+    """
+    proposed: set[Triple] = set()
+    for number, row in read_json_lines(corpus):
+        proposed.update(triples(field(row, "text", str, f"{corpus}:{number}"))[:most])
+    expected = set()
+    for number, row in read_json_lines(golden):
+        at = f"{golden}:{number}"
+        subject, predicate = (expect(row.get(name), str, f"{at}: {name}") for name in ("subject", "predicate"))
+        try:
+            expected.add((entity(subject), predicate_named(predicate), str(row.get("object", "")).strip()))
+        except UnusableInput as error:
+            raise UnusableInput(f"{at}: {error}") from None
+    both = len(proposed & expected)
+    return {
+        "kind": MEASURED,
+        "schema": SCHEMA,
+        "writes_performed": False,
+        "apply_allowed": False,
+        "counts": {
+            "golden": len(expected),
+            "proposed": len(proposed),
+            "truePositive": both,
+            "falsePositive": len(proposed) - both,
+            "falseNegative": len(expected) - both,
+        },
+        "precision": both / len(proposed) if proposed else 0.0,
+        "recall": both / len(expected) if expected else 0.0,
+    }

@@ -1,7 +1,11 @@
-"""A temporal fact (TF-1): subject, predicate and object, an interval, its sources, and an id made from all of these."""
+"""A temporal fact (TF-1): subject, predicate and object, an interval, its sources, and an id made from all of these.
+
+The predicates are controlled (TF-2): how many values each may have at a time, and of which types.
+"""
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import math
@@ -14,9 +18,9 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.shape import expect, field
-from lab.memory.facts.predicates import ENTITY, JSON
-from lab.memory.ledger.times import stamp
+from lab.memory.ledger.ledger import stamp
 
+LITERAL, ENTITY, JSON = "literal", "entity_ref", "json"
 SCHEMA = "openclaw-mem.graph.fact.v0"
 INVALIDATION = "recall-lab.facts.invalidation.v0"
 ACTIVE, SUPERSEDED, INVALIDATED, RETRACTED = "active", "superseded", "invalidated", "retracted"
@@ -30,6 +34,45 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 # Categories of Unicode: control characters, and the separators of lines and paragraphs.
 _CONTROL = ("Cc", "Zl", "Zp")
 _NOT_IN_SLUG = re.compile(r"[^\w.:/-]+")
+
+
+class Predicate(NamedTuple):
+    """A predicate: whether a subject has one value at a time, the types of its objects, and its other names."""
+
+    is_single: bool
+    objects: tuple[str, ...]
+    aliases: tuple[str, ...]
+
+
+PREDICATES = {
+    "configured_as": Predicate(True, (LITERAL, JSON), ("config", "configuration")),
+    "decision": Predicate(False, (LITERAL, JSON), ("decides",)),
+    "depends_on": Predicate(False, (ENTITY, LITERAL), ("requires", "depends")),
+    "owns": Predicate(False, (ENTITY, LITERAL), ("owner_of",)),
+    "replaces": Predicate(False, (ENTITY, LITERAL), ("supersedes",)),
+    "retired_by": Predicate(True, (ENTITY, LITERAL), ("deprecated_by",)),
+    "source_of_truth": Predicate(True, (LITERAL, ENTITY), ("truth_owner", "canonical_source")),
+    "status": Predicate(True, (LITERAL,), ("state",)),
+    "uses": Predicate(False, (ENTITY, LITERAL), ("runs_on", "uses_tool")),
+}
+
+
+NAMES = {name: name for name in PREDICATES} | {
+    alias: name for name, predicate in PREDICATES.items() for alias in predicate.aliases
+}
+
+
+def predicate_named(text: str) -> str:
+    """Return the name of a predicate, given its name or an alias; case, blanks and hyphens do not matter.
+
+    Raises :class:`UnusableInput`, with the known names and the nearest of them, for an unknown one.
+    """
+    name = "_".join(text.lower().replace("-", " ").split())
+    if name in NAMES:
+        return NAMES[name]
+    near = difflib.get_close_matches(name, NAMES, 1, 0.5)
+    hint = f" did you mean {near[0]}?" if near else ""
+    raise UnusableInput(f"unknown predicate {text.strip()!r};{hint} known: {', '.join(PREDICATES)}")
 
 
 class Source(NamedTuple):
@@ -306,7 +349,7 @@ def record_of(raw: Any, at: str) -> Record:
     """Return the record in a JSON value; ``at`` is its place for messages.
 
     Raises :class:`UnusableInput` for a wrong shape, an unknown status and times that cannot be read. Whether the fact
-    is sound is left to :mod:`lab.memory.facts.lint`.
+    is sound is left to :mod:`lab.memory.facts.view`.
     """
     raw = expect(raw, dict, at)
     sources = tuple(

@@ -13,7 +13,7 @@ from lab.base.files import sha256_file
 from lab.base.sqlite import tables
 from lab.memory.facts.model import KINDS, TIERS, Source
 from lab.memory.ledger import ledger
-from lab.memory.ledger.writeback_fields import trust_of
+from lab.memory.ledger.writeback import trust_of
 
 OK, QUARANTINED = "ok", "quarantined"
 # No ledger was given, so the source cannot be checked.

@@ -1,23 +1,36 @@
-"""Build a graph from the rows of a ledger and facts (GR-2 to GR-4)."""
+"""Build a graph from the rows of a ledger and from facts by rules (GR-2 to GR-4); read and write it as JSON (GR-7).
+
+No model is used, and persons are never named.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import hashlib
+import re
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lab.memory.facts.model import Fact
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, read_json
+from lab.base.shape import expect, field
+from lab.memory.facts import store
+from lab.memory.facts.model import ENTITY, Fact
 from lab.memory.facts.pack import value_text
-from lab.memory.facts.predicates import ENTITY
-from lab.memory.graph.extract import Relation, is_name, marked, reference, relations, sentences
+from lab.memory.facts.sources import Sources
+from lab.memory.facts.view import EXCLUDED, View, current
 from lab.memory.graph.model import (
     BLOCKED_BY,
     CONCEPT,
     DECIDES,
     DECISION,
+    EDGES,
+    EVALUATES,
     MENTIONS,
     MOST_EVIDENCE,
     PERSON,
@@ -33,14 +46,60 @@ from lab.memory.graph.model import (
     type_of,
 )
 from lab.memory.ledger import ledger
-from lab.memory.ledger.rows import scope_name
-from lab.memory.ledger.score import SOFT_ARCHIVED, state_of
-from lab.memory.ledger.times import moment
-from lab.memory.ledger.writeback_fields import trust_of
+from lab.memory.ledger.ledger import moment, scope_name, stamp
+from lab.memory.ledger.search import SOFT_ARCHIVED, state_of
+from lab.memory.ledger.writeback import trust_of
 from lab.memory.tools.redact import redactor
 from lab.recordings.model import GLOBAL
 from lab.retrieval.plain_words import words
+from lab.retrieval.sentence_words import one_line
+from lab.retrieval.stop_words import ENGLISH
 
+# All repetitions are bounded, so that the time to search a text grows with its length only.
+# A version such as redis@7.2.1 and the account in Git's addresses are not persons.
+_NO_PERSON = r"git@|[\w.+-]{1,64}@\d{1,9}(?:\.\d{1,9}){1,2}(?![\w-]|\.\w)"
+# The sign @, also as Chinese texts write it, and an address of any script with it.
+_AT = "[@\uff20\ufe6b]"
+_ADDRESS = rf"(?<![\w.+-])[\w.+-]{{1,64}}{_AT}[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,8}}"
+_PERSON = rf"(?:(?!{_NO_PERSON}){_ADDRESS}|(?<![\w/]){_AT}\w[\w-]*)"
+# An address is one name: its first part alone would name a person, also where no dot makes it an address of e-mail.
+_NO_ACCOUNT = rf"(?![\w./+-]{{1,264}}{_AT}(?!\d))"
+_NAME = rf"(?:{_PERSON}|(?<!{_AT}){_NO_ACCOUNT}[^\W_](?:[\w./+-]{{0,200}}\w)?)"
+_FLAGS = re.IGNORECASE
+# The forms that mark an entity, in the order in which they are tried at a place.
+_MARKED = re.compile(
+    rf"\b(?P<typed>{'|'.join(TYPES)}|entity):(?P<name>{_NAME})"
+    r"|\b(?:github|gitlab)\.com[/:](?P<repo>[\w.-]+/[\w-]+(?:\.[\w-]+)*)"
+    rf"|(?P<person>{_PERSON})"
+    r"|\[\[(?P<page>[^\]\[|#\n]{1,60})[^\]\[\n]*\]\]"
+    rf"|(?<![\w&/])#{_NO_ACCOUNT}(?P<tag>[^\W\d]\w{{1,40}})"
+    r"|`(?P<code>[^\W\d][\w.-]{1,40})`"
+    rf"|\b(?P<word>project|repo|repository|tool)\s+(?P<called>{_NAME})",
+    _FLAGS,
+)
+# A verb between two names, the earlier one possibly missing.
+_SUBJECT = rf"(?:(?P<subject>{_NAME})\s+)?"
+_OBJECT = rf"(?:(?:the|a|an|project|repo|repository|tool)\s+)?(?P<object>{_NAME}(?::{_NAME})?)"
+_VERBS = {
+    BLOCKED_BY: r"(?:is|are|was|still)?\s*(?:blocked by|blocked on|waiting for|waits for)",
+    DECIDES: r"(?:have |has |we )?(?:decided on|decided to use|chose|chosen|picked|adopted)",
+    EVALUATES: r"(?:is |are |was )?(?:evaluat(?:es|ed|ing|e)|benchmark(?:s|ed|ing)?|compar(?:es|ed|ing|e)|tried)",
+    USES: r"(?:now |is |are )?(?:uses|used|using|runs on|run on|depends on|requires)",
+}
+_RELATIONS = {kind: re.compile(rf"(?<!\w){_SUBJECT}{verb}\s+{_OBJECT}", _FLAGS) for kind, verb in _VERBS.items()}
+# Texts that a sentence with such a verb must contain, so that most sentences need no search.
+_HINTS = {
+    BLOCKED_BY: re.compile("block|wait", _FLAGS),
+    DECIDES: re.compile("decided|chose|pick|adopt", _FLAGS),
+    EVALUATES: re.compile("evaluat|benchmark|compar|tried", _FLAGS),
+    USES: re.compile("us[ei]|runs? on|depends|requires", _FLAGS),
+}
+_NO_NAMES = frozenset(ENGLISH) | frozenset(
+    ("we", "it", "they", "she", "he", "you", "one", "project", "repo", "repository", "tool", "still", "now", "which")
+)
+_IS_PERSON = re.compile(_PERSON, _FLAGS)
+_IS_ADDRESS = re.compile(rf"\w{_AT}(?![\d\s]|$)")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|[。！？;\n]+")
 # Edges of facts by predicate; the others relate their entities.
 OF_PREDICATE = {"uses": USES, "depends_on": USES, "decision": DECIDES}
 # If several types claim a name, the first gets it.
@@ -49,6 +108,85 @@ MOST_WORDS = 4
 # A longer value is a sentence, not the name of an entity.
 LONGEST_NAME = 60
 _redact = redactor(upstream=False)
+SCHEMA = "recall-lab.graph.v0"
+
+
+class Relation(NamedTuple):
+    """A relation in a sentence between names that have no type yet; ``subject`` None: of the text as a whole."""
+
+    subject: str | None
+    type: str
+    object: str
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text that are not blank."""
+    return [part for part in _SENTENCE.split(text) if part.strip()]
+
+
+def marked(text: str) -> Iterator[str]:
+    """Yield the entities that a text names by their form, in their order (GR-2). ``entity:X`` has no type yet."""
+    for match in _MARKED.finditer(text):
+        kind = str(match.lastgroup)
+        if not is_name(match[kind]):
+            continue
+        if match["typed"]:
+            yield reference(match["typed"].lower(), match["name"])
+        elif kind == "repo":
+            yield reference(REPO, match["repo"].removesuffix(".git"))
+        elif kind == "person":
+            yield reference(PERSON, match["person"])
+        elif kind in ("page", "tag"):
+            yield reference(CONCEPT, match[kind])
+        elif kind == "code":
+            yield reference(TOOL, match["code"])
+        elif plain(match["called"]) not in _NO_NAMES:
+            yield reference({"project": PROJECT, "tool": TOOL}.get(match["word"].lower(), REPO), match["called"])
+
+
+def relations(sentence: str) -> Iterator[Relation]:
+    """Yield the relations that a sentence states by a verb between names, such as "the gateway uses lancedb" (GR-3)."""
+    # Marks around a name are no part of it.
+    text = one_line(re.sub(r"[`\[\]#]", "", sentence))
+    for kind, pattern in _RELATIONS.items():
+        if not _HINTS[kind].search(text):
+            continue
+        for match in pattern.finditer(text):
+            subject, target = match["subject"], match["object"]
+            if plain(target) in _NO_NAMES or not is_name(target) or not is_name(subject or ""):
+                continue
+            yield Relation(subject if subject and plain(subject) not in _NO_NAMES else None, kind, target)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text may be the name of an entity.
+
+    The replacement of a secret may not, and neither may an account at a machine, ``ann@host``.
+    """
+    if "redacted" in text.lower():
+        return False
+    return _IS_ADDRESS.search(text) is None or _IS_PERSON.search(plain(text)) is not None
+
+
+def reference(kind: str, name: str) -> str:
+    """Return the reference of an entity: its type and its name in lower case; a person's name becomes a digest.
+
+    A name with an e-mail address or an @name is a person, whatever ``kind`` says.
+    """
+    name = plain(name)
+    person = _IS_PERSON.search(name) if "@" in name else None
+    if person is None and kind != PERSON:
+        return f"{kind}:{name}"
+    # A reference that is redacted already stays.
+    if re.fullmatch("[0-9a-f]{12}", name):
+        return f"{PERSON}:{name}"
+    name = person[0] if person else name
+    return f"{PERSON}:{hashlib.sha256(name.lstrip('@').encode('utf-8', 'replace')).hexdigest()[:12]}"
+
+
+def plain(name: str) -> str:
+    """Return a name in the form in which names are compared: NFKC, lower case, without blanks and signs around it."""
+    return " ".join(unicodedata.normalize("NFKC", name).lower().split()).strip(" .-/")
 
 
 class Text(NamedTuple):
@@ -246,3 +384,64 @@ def _add_fact(fact: Fact, names: _Names, edges: _Edges) -> None:
             edges.add(f"{DECISION}:{fact.id}", MENTIONS, entity, text)
     elif is_name(value) and (fact.object.type == ENTITY or (kind == USES and len(value) <= LONGEST_NAME)):
         edges.add(subject, kind, names.resolve(value, TOOL if kind == USES else CONCEPT), text)
+
+
+class Made(NamedTuple):
+    """A graph, how many facts were left out by reason (TF-9), and whether sources in a ledger were not looked up."""
+
+    graph: Graph
+    left_out: Counter[str]
+    unchecked: bool
+
+
+def graph_of(ledger: Path | None, facts: Path | None, now: datetime, root: Path = Path()) -> Made:
+    """Return the graph of a ledger and of the facts that hold ``now``; either may be missing (None).
+
+    A fact whose sources changed, are missing or quarantined is left out. ``root`` is the folder that relative paths of
+    sources start from.
+    """
+    texts = ledger_texts(ledger) if ledger is not None else ()
+    known = list(View(store.read(facts).records)) if facts is not None else []
+    judged = current(known, stamp(now), Sources(ledger, root))
+    holding = [fact for fact, _ in judged.facts]
+    left_out = Counter(one.reason for one in judged.excluded if one.reason in EXCLUDED.values())
+    return Made(build(texts, holding), left_out, ledger is None and any(fact.needs_ledger for fact in holding))
+
+
+def graph_bytes(graph: Graph) -> bytes:
+    """Return a graph as JSON: equal graphs give equal bytes."""
+    entities = [{"ref": entity, "type": type_of(entity), "edges": len(graph.of(entity))} for entity in graph]
+    return dump_json({"schema": SCHEMA, "entities": entities, "edges": [edge_json(edge) for edge in graph.edges]})
+
+
+def require_replaceable(path: Path) -> None:
+    """Raise :class:`UnusableInput` for a file that an export must not replace: any but an empty one or a graph."""
+    if path.exists() and path.stat().st_size:
+        try:
+            read_graph(path)
+        except UnusableInput:
+            raise UnusableInput(f"{path}: is no graph, so it is not replaced; give the export another name") from None
+
+
+def edge_json(edge: Edge) -> dict[str, Any]:
+    """Return an edge as JSON."""
+    return {**edge._asdict(), "evidence": list(edge.evidence)}
+
+
+def read_graph(path: Path) -> Graph:
+    """Return the graph in a file. Raises :class:`UnusableInput` with the place of what is wrong."""
+    raw = expect(read_json(path), dict, str(path))
+    if raw.get("schema") != SCHEMA:
+        raise UnusableInput(f"{path}: is no graph of schema {SCHEMA}; make one with lab memory graph export")
+    entities = [field(one, "ref", str, f"{path}: entities") for one in field(raw, "entities", list, str(path))]
+    rows = enumerate(field(raw, "edges", list, str(path)))
+    return Graph([_edge(row, f"{path}: edges[{number}]") for number, row in rows], entities)
+
+
+def _edge(raw: Any, at: str) -> Edge:
+    evidence = tuple(expect(one, str, f"{at}: evidence") for one in field(raw, "evidence", list, at))
+    source, kind, target = (field(raw, name, str, at) for name in ("source", "type", "target"))
+    edge = Edge(source, kind, target, evidence, field(raw, "times", int, at), field(raw, "first_ms", int, at))
+    if edge.type not in EDGES or not evidence:
+        raise UnusableInput(f"{at}: an edge has a type of {', '.join(EDGES)} and evidence; export the graph again")
+    return edge

@@ -1,13 +1,20 @@
-"""Walk a graph: the neighbourhood of entities and the shortest path between two, each step with its evidence (GR-5)."""
+"""Walk a graph: the neighbourhood of entities and the shortest path between two, each step with its evidence (GR-5).
+
+The lane of a pack offers the neighbourhood of the entities that a query names (GR-6).
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from lab.memory.graph.extract import marked
+from lab.base.errors import LabError
+from lab.memory.graph.build import marked, read_graph
 from lab.memory.graph.model import PERSON, Edge, Graph, type_of
+from lab.memory.pack.candidate import UNSCOPED, Candidate, Found
 
 # Edges of one entity that a neighbourhood follows, so that one that everything touches costs no more than others.
 BREADTH = 32
@@ -100,3 +107,52 @@ def starts_of(graph: Graph, text: str) -> list[str]:
     """Return the entities that a text names, by their words, and the persons that an address or @name marks."""
     persons = [entity for entity in marked(text) if type_of(entity) == PERSON and entity in graph]
     return list(dict.fromkeys([*graph.named(text), *persons]))
+
+
+class GraphLane:
+    """A lane that offers the relations around the entities of a query, from an exported graph (GR-7)."""
+
+    name = "graph"
+
+    def __init__(self, path: Path, *, depth: int = 2) -> None:
+        self._path, self._depth = path, depth
+        self._graph: Graph | None = None
+
+    def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
+        """Return relations that were known at ``now_ms``, the nearest first, each with its path from the query.
+
+        A candidate is the last edge of a path. Its sources are the first references of the edges, because the file has
+        no times of later references. A graph has no scope: a project is an entity. The file is read at the first
+        search.
+        """
+        try:
+            if self._graph is None:
+                self._graph = read_graph(self._path)
+        except (LabError, OSError):
+            reason = f"{self._path} cannot be read as a graph; lab memory graph show --graph says why"
+            return Found(self.name, (), False, reason)
+        starts = starts_of(self._graph, query)
+        if not starts:
+            return Found(self.name, (), True, "the query names no entity")
+        near = neighbourhood(
+            self._graph, starts, depth=self._depth, limit=limit, allowed=lambda edge: edge.first_ms <= now_ms
+        )
+        return Found(
+            self.name, [_candidate(one, rank) for rank, one in enumerate(near)], reason=UNSCOPED if scope else None
+        )
+
+
+def _candidate(one: Reached, rank: int) -> Candidate:
+    last = one.path[-1]
+    identity = hashlib.sha256(" ".join(last[:3]).encode("utf-8", "replace")).hexdigest()[:20]
+    return Candidate(
+        ref=f"edge_{identity}",
+        # No arrows, which a bundle would have to escape.
+        text="; ".join(f"{edge.source} {edge.type} {edge.target} ({edge.evidence[0]})" for edge in one.path),
+        lane=GraphLane.name,
+        score=1.0 / (len(one.path) + rank),
+        kind="entity",
+        ts_ms=last.first_ms,
+        retrievers=("graph",),
+        sources=tuple(dict.fromkeys(edge.evidence[0] for edge in one.path)),
+    )

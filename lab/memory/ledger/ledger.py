@@ -1,4 +1,10 @@
-"""Open, read and change a ledger: the SQLite file of observations that the sidecar governs (LD-1, LD-2, LD-11)."""
+"""Open, read and change a ledger: the SQLite file of observations that the sidecar governs (LD-1 to LD-3, LD-11).
+
+``observations``, ``observations_fts`` and ``observations_fts_tri`` are as the sidecar writes them, so that each program
+reads the other's file. The two search tables hold no text of their own, and no trigger fills them: code that inserts an
+observation indexes it (:func:`index_rows`). ``lab_sources`` and ``lab_origins`` say which bytes of which log an
+observation came from; the sidecar does not read them. A captured observation gets a kind and a language if it has none.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,10 @@ import json
 import os
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -15,15 +23,251 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
 from lab.base.files import cannot_write, require_finite
-from lab.base.sqlite import is_damaged_index, is_empty, number, tables, transaction
-from lab.memory.ledger import schema as ledger_schema
+from lab.base.sqlite import create_missing, is_damaged_index, is_empty, number, tables, transaction
+from lab.base.times import as_datetime, epoch_ms
 
+COLUMNS = ("id", "ts", "kind", "summary", "summary_en", "lang", "tool_name", "detail_json")
+# The newest version of the sidecar's schema that the lab knows (openclaw-context-pack 2.0.0).
+NEWEST_VERSION = 3
+FTS = "observations_fts"
+TRIGRAM = "observations_fts_tri"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS observations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, ts TEXT NOT NULL, kind TEXT, summary TEXT, summary_en TEXT, lang TEXT,
+    tool_name TEXT, detail_json TEXT
+);
+CREATE INDEX IF NOT EXISTS idx_observations_tool_ts ON observations(tool_name, ts);
+"""
+_SEARCH = """
+CREATE VIRTUAL TABLE IF NOT EXISTS observations_fts USING fts5(
+    summary, summary_en, tool_name, detail_json, content='observations', content_rowid='id'
+);
+CREATE VIRTUAL TABLE IF NOT EXISTS observations_fts_tri USING fts5(
+    summary, summary_en, content='observations', content_rowid='id', tokenize='trigram'
+);
+"""
+# A source is known by its first line and by the digest of what was read of it, never by its name alone, so that a log
+# that was rotated or copied is not read twice. ``archived`` is the path that rotation moves it to.
+_OF_THE_LAB = """
+CREATE TABLE IF NOT EXISTS lab_sources (
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL, head TEXT NOT NULL, position INTEGER NOT NULL, lines INTEGER NOT NULL,
+    digest TEXT NOT NULL, archived TEXT
+);
+CREATE INDEX IF NOT EXISTS lab_sources_head ON lab_sources(head);
+CREATE TABLE IF NOT EXISTS lab_origins (
+    first INTEGER PRIMARY KEY, last INTEGER NOT NULL, source_id INTEGER NOT NULL, line INTEGER NOT NULL,
+    position INTEGER NOT NULL, lengths BLOB NOT NULL
+);
+"""
+# The fields that have a column; all others become part of the detail.
+FIELDS = frozenset(
+    ("ts", "kind", "summary", "summary_en", "text_en", "lang", "tool_name", "tool", "detail", "detail_json")
+)
+# Kinds that capture gives to everything; the sidecar replaces them.
+OF_CAPTURE = ("note", "tool")
+Row = tuple[str, str | None, str | None, str | None, str | None, str | None]
+_HAN = re.compile("[\u3400-\u9fff]")
+_WORD = re.compile("[A-Za-z]")
+_STORE = ("memory_store", "memory.store")
+_FLAGS = re.IGNORECASE
+_PROBLEM = re.compile(r"\b(?:errors?|failed|failure|bug|broken|issue|problem)\b|錯誤|報錯|报错|失敗|故障|問題", _FLAGS)
+_SOLUTION = re.compile(
+    r"\b(?:fix(?:ed)?|solution|resolved?|workaround|repair(?:ed)?)\b|解法|修正|修復|解決|解决|繞過|绕过", _FLAGS
+)
+# In the order in which they are tried, each with its confidence.
+_KINDS = (
+    ("decision", 0.95, re.compile(r"\b(?:decided|decision|we choo?se|chosen)\b|決定|决定|決議|决议|採用|采用", _FLAGS)),
+    (
+        "preference",
+        0.95,
+        re.compile(r"\b(?:prefer(?:red|s)?|preference|always use|i like)\b|偏好|總是使用|总是使用|喜歡|喜欢", _FLAGS),
+    ),
+    (
+        "plan",
+        0.90,
+        re.compile(
+            r"\b(?:(?:plan|planned|planning) to|intend to|will|todo)\b|計畫|计划|打算|預計|预计|將會|将会|待辦|待办",
+            _FLAGS,
+        ),
+    ),
+)
 # How long to wait for another process's write.
 BUSY_SECONDS = 5.0
 PAGE = 2000
 GO_ON = ", and the same command goes on"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _READ = "SELECT id, ts, kind, summary, summary_en, lang, tool_name, detail_json FROM observations"
+
+
+def moment(text: str) -> datetime | None:
+    """Return a time in UTC, which is its zone if it names none (TI-2); None for a text that is no time."""
+    try:
+        # With its microseconds.
+        time = datetime.fromisoformat(text.strip())
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        time_ms = epoch_ms(text)
+        return None if time_ms is None else as_datetime(time_ms)
+
+
+def stamp(time: datetime) -> str:
+    """Return a time as a ledger writes it: ISO 8601 in UTC, whole seconds, ending in Z."""
+    return time.astimezone(UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables that are missing, and index the observations in new search tables; nothing else is changed.
+
+    The version of the sidecar's schema is left as it is: in a new file it is 0, and the sidecar adds its other tables
+    when it opens the file.
+    """
+    statements = "".join((_TABLES, _SEARCH, _OF_THE_LAB)).split(";")
+    create_missing(connection, filter(None, map(str.strip, statements)), "observations")
+
+
+def require_ledger(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise :class:`UnusableInput` if the file is no ledger, or one of a newer schema."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if is_empty(connection):
+        raise UnusableInput(
+            f"{path}: is an empty database, not a ledger; fill it with lab memory ledger ingest --write"
+        )
+    names = tables(connection)
+    if "observations" not in names:
+        shown = ", ".join(sorted(names)[:5]) or "none"
+        raise UnusableInput(f"{path}: is not a ledger: it has no table observations (tables: {shown})")
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(observations)")}
+    if missing := [name for name in COLUMNS if name not in columns]:
+        raise UnusableInput(
+            f"{path}: table observations has no column {missing[0]}; open the file once with the sidecar, which adds it"
+        )
+    if version > NEWEST_VERSION:
+        raise UnusableInput(
+            f"{path}: schema version {version} is newer than {NEWEST_VERSION}, the newest that is known; update the lab"
+        )
+
+
+def index_rows(connection: sqlite3.Connection, first: int, last: int) -> None:
+    """Add the observations of these ids to the search tables. They must not be in them yet."""
+    for table, columns in (
+        (FTS, "summary, summary_en, tool_name, detail_json"),
+        (TRIGRAM, "summary, summary_en"),
+    ):
+        connection.execute(
+            f"INSERT INTO {table}(rowid, {columns}) SELECT id, {columns} FROM observations WHERE id BETWEEN ? AND ?",  # noqa: S608 - names of our own tables
+            (first, last),
+        )
+
+
+def language(text: str | None) -> str:
+    """Return ``zh``, ``mixed`` or ``en`` by the share of Chinese among a text's Chinese and ASCII characters."""
+    text = text or ""
+    han = len(_HAN.findall(text))
+    if not han:
+        return "en"
+    share = han / (han + sum(sign.isascii() and sign.isalnum() for sign in text))
+    return "zh" if share > 0.7 else "mixed" if share > 0.3 and _WORD.search(text) else "en"
+
+
+def kind_of(text: str | None, tool: str | None) -> tuple[str, float, str]:
+    """Return the kind of a text, how certain the rule is, and the rule's name, as the sidecar does (LD-3)."""
+    text = unicodedata.normalize("NFKC", text or "")
+    if _PROBLEM.search(text) and _SOLUTION.search(text):
+        return "learning", 0.95, "rule:problem-solution"
+    for kind, confidence, pattern in _KINDS:
+        if pattern.search(text):
+            return kind, confidence, f"rule:{kind}"
+    stored = unicodedata.normalize("NFKC", tool or "").strip().lower() in _STORE
+    return "note", 0.25, "fallback:memory-store" if stored else "fallback:note"
+
+
+def detail_of(observation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the detail of an observation: what it gives as such, and every field without a column."""
+    given = observation.get("detail")
+    if given is None:
+        given = observation.get("detail_json") or {}
+    if isinstance(given, str):
+        try:
+            value = json.loads(given)
+        except (ValueError, RecursionError):
+            value = None
+        detail = value if isinstance(value, dict) else {"_raw_detail": given}
+    else:
+        detail = dict(given) if isinstance(given, dict) else {"_detail": given}
+    detail.update((key, value) for key, value in observation.items() if key not in FIELDS)
+    return detail
+
+
+def row_of(observation: Mapping[str, Any], detail: dict[str, Any], now: str, *, upstream: bool) -> Row:
+    """Return ``ts, kind, summary, summary_en, lang, tool_name``; a missing time becomes ``now``.
+
+    A blank language and kind are filled. With ``upstream`` the kinds ``note`` and ``tool`` are replaced as well, as the
+    sidecar does. The rule that named the kind goes into ``detail``.
+    """
+    kind, summary = _given_text(observation.get("kind")), _given_text(observation.get("summary"))
+    tool = _given_text(observation.get("tool_name") or observation.get("tool"))
+    plain = (kind or "").strip().lower()
+    if not plain or (upstream and plain in OF_CAPTURE):
+        kind, confidence, method = kind_of(summary, tool)
+        detail.setdefault("classification", {"method": method, "confidence": confidence})
+    return (
+        _given_text(observation.get("ts") or now) or now,
+        kind,
+        summary,
+        _given_text(observation.get("summary_en") or observation.get("text_en")),
+        _given_text(observation.get("lang")) if _filled(observation.get("lang")) else language(summary),
+        tool,
+    )
+
+
+def scope_name(value: Any) -> str | None:
+    """Return a scope as names are compared: NFKC, lower case, a hyphen for whatever is not of ``a-z 0-9 . _ : / -``.
+
+    None if nothing is left, or there was nothing.
+    """
+    token = unicodedata.normalize("NFKC", "" if value is None else str(value)).strip().lower()
+    token = re.sub("-+", "-", re.sub("[^a-z0-9._:/-]+", "-", token))
+    return token.strip("-./:_") or None
+
+
+def given_scope(scope: str | None) -> str | None:
+    """Return the compared name of a given scope; None, which means all scopes, only for None (LD-7, EP-9).
+
+    Raises :class:`UnusableInput` if :func:`scope_name` leaves nothing of it, or not all of its letters and digits.
+    """
+    name = scope_name(scope)
+    if scope is not None and name is None:
+        raise UnusableInput(
+            f"--scope {scope!r}: has no ASCII letter or digit, and scopes are compared by these; give a scope that has "
+            "one, or leave out --scope for all scopes"
+        )
+    if scope is not None and any(one.isalnum() and not one.isascii() for one in unicodedata.normalize("NFKC", scope)):
+        raise UnusableInput(
+            f"--scope {scope!r}: scopes are compared by their ASCII letters and digits, so this is scope {name!r}; "
+            "give that name if you mean it"
+        )
+    return name
+
+
+def storable(text: str) -> str:
+    """Return a text without what SQLite cannot hold: lone surrogates and NUL become U+FFFD."""
+    if "\0" not in text and text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+
+
+def dumped(detail: Mapping[str, Any]) -> str:
+    """Return a detail as the JSON that is stored."""
+    text = json.dumps(detail, ensure_ascii=False)
+    return storable(text)
+
+
+def _filled(value: Any) -> bool:
+    return value is not None and bool(str(value).strip())
+
+
+def _given_text(value: Any) -> str | None:
+    return None if value is None else storable(str(value))
 
 
 class Observation(NamedTuple):
@@ -88,16 +332,16 @@ def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterat
         try:
             # A file that is no ledger is refused before anything is changed in it.
             if not new or not is_empty(connection):
-                ledger_schema.check(connection, path)
+                require_ledger(connection, path)
             if write or new:
                 if not new or tables(connection):
-                    ledger_schema.check(connection, path)
+                    require_ledger(connection, path)
                 # After the check, because this changes the file, which may be the database of another program.
                 connection.execute("PRAGMA journal_mode = WAL")
                 # A commit that a power failure takes back takes back its place in the log as well, so it is redone.
                 connection.execute("PRAGMA synchronous = NORMAL")
                 with transaction(connection):
-                    ledger_schema.create(connection)
+                    create_tables(connection)
             yield connection
         finally:
             connection.close()
@@ -139,7 +383,7 @@ def _translate(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Excepti
     if is_damaged_index(error):
         return UnusableInput(
             f"{path}: the search tables are damaged; remove them with sqlite3 {quote(str(path))} "
-            f"'DROP TABLE {ledger_schema.FTS}; DROP TABLE {ledger_schema.TRIGRAM}' and run "
+            f"'DROP TABLE {FTS}; DROP TABLE {TRIGRAM}' and run "
             "lab memory ledger ingest --write, which makes them again"
         )
     # The message of SQLite quotes a damaged schema, of which a byte may be no UTF-8.

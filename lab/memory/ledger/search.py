@@ -1,25 +1,48 @@
-"""Search a ledger by words (LD-6, LD-7): FTS5, trigrams for Chinese, and substrings where these find too little."""
+"""Search a ledger by words (LD-6, LD-7): FTS5, trigrams for Chinese, and substrings where these find too little.
+
+The composite score of a hit is its relevance times importance, age, use and state (LD-8).
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.sqlite import first_valid, require_segments, tables
 from lab.memory.ledger import ledger
-from lab.memory.ledger.ledger import Observation
-from lab.memory.ledger.rows import given_scope, language, scope_name, storable
-from lab.memory.ledger.schema import FTS, TRIGRAM
-from lab.memory.ledger.score import SOFT_ARCHIVED, Factors, factors, state_of
-from lab.memory.ledger.writeback_fields import trust_of
-from lab.retrieval.fusion import reciprocal_ranks
+from lab.memory.ledger.grading import label_of
+from lab.memory.ledger.ledger import FTS, TRIGRAM, Observation, given_scope, language, moment, scope_name, storable
+from lab.memory.ledger.writeback import trust_of
+from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
+from lab.retrieval.fusion import K, reciprocal_ranks
 from lab.systems.supersession import superseded
 
+ACTIVE, SOFT_ARCHIVED = "active", "soft-archived"
+STATES = ("captured", "categorized", ACTIVE, "consolidated", "stale", SOFT_ARCHIVED)
+WEIGHTS = {MUST: 1.2, NICE: 1.0, UNKNOWN: 1.0, IGNORE: 0.8}
+GATES = {"consolidated": 0.9, "stale": 0.5, SOFT_ARCHIVED: 0.0}
+# Days after which a memory of this kind counts half; other kinds count as notes.
+HALF_LIFE = {
+    "preference": 365,
+    "decision": 180,
+    "learning": 180,
+    "fact": 120,
+    "entity": 120,
+    "plan": 60,
+    "note": 30,
+    "tool": 30,
+    "event": 14,
+}
+LARGEST_BOOST = 1.3
+# A larger number of uses is a mistake of its writer; floats are exact up to here.
+MOST_USES = 2**53
+DAY = timedelta(days=1)
 RECEIPT = "recall-lab.ledger.search.v1"
 # The composite score looks at this many times as many results as are returned.
 COMPOSITE_DEPTH = 4
@@ -31,7 +54,6 @@ DEEPER, DEEPEST = 8, 50_000
 WEAK = 0.25
 MOST_TERMS = 16
 QUARANTINED = "quarantined"
-
 _HAN = re.compile("[\u3400-\u9fff]+")
 _ASCII = re.compile("[A-Za-z0-9_]+")
 _SIGNS = re.compile(r"[^\w\s]")
@@ -39,6 +61,66 @@ _REFERENCE = re.compile(r"(?:obs:)?([0-9]{1,18})", re.IGNORECASE)
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
 Ranked = list[tuple[int, float]]
 Lane = Callable[[int], Ranked]
+
+
+class Factors(NamedTuple):
+    """The factors of one result. Their product is its score; a factor that is switched off is 1."""
+
+    relevance: float
+    importance: float
+    recency: float
+    use: float
+    state: float
+
+    @property
+    def score(self) -> float:
+        """The product."""
+        return self.relevance * self.importance * self.recency * self.use * self.state
+
+
+def state_of(detail: Mapping[str, Any]) -> str:
+    """Return the state of a memory's life: active unless the detail says otherwise.
+
+    A memory with a time of archival and no state was archived before there were states.
+    """
+    lifecycle = detail.get("lifecycle")
+    if not isinstance(lifecycle, Mapping):
+        return ACTIVE
+    state = str(lifecycle.get("state") or "").strip().lower()
+    if state in STATES:
+        return state
+    return SOFT_ARCHIVED if str(lifecycle.get("archived_at") or "").strip() else ACTIVE
+
+
+def used_count(detail: Mapping[str, Any]) -> int:
+    """Return how often a memory was used, at most :data:`MOST_USES`; 0 if that is not recorded."""
+    lifecycle = detail.get("lifecycle")
+    try:
+        count = int(lifecycle.get("used_count") or 0) if isinstance(lifecycle, Mapping) else 0
+    except (TypeError, ValueError, OverflowError):
+        return 0
+    return min(max(0, count), MOST_USES)
+
+
+def factors(row: Observation, rank: int, now: datetime, off: frozenset[str] = frozenset()) -> Factors:
+    """Return the factors of the result at ``rank`` (from 0); ``off`` names those to switch off.
+
+    Age is measured to the start of the day (UTC) of ``now``, so that a day's searches agree. A time that lies ahead or
+    cannot be read is no age.
+    """
+    detail = row.detail
+    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    time = moment(row.ts)
+    age = max(0.0, (day - time) / DAY) if time else 0.0
+    half_life = HALF_LIFE.get((row.kind or "note").strip().lower(), HALF_LIFE["note"])
+    found = Factors(
+        relevance=1 / (K + rank + 1),
+        importance=WEIGHTS[label_of(detail)],
+        recency=0.5 ** (age / half_life),
+        use=min(LARGEST_BOOST, 1 + 0.1 * math.log1p(used_count(detail))),
+        state=GATES.get(state_of(detail), 1.0),
+    )
+    return found._replace(**dict.fromkeys(off, 1.0))
 
 
 class Hit(NamedTuple):
@@ -77,7 +159,7 @@ def search(
 ) -> Found:
     """Search by FTS5's query syntax, or by words if the query is not in that syntax.
 
-    ``composite`` orders by :mod:`lab.memory.ledger.score` without the factors ``off``; otherwise the order of
+    ``composite`` orders by :mod:`lab.memory.ledger.search` without the factors ``off``; otherwise the order of
     the lanes stays. ``upstream`` ranks and filters as the sidecar does: of many matches it ranks the oldest alone, and
     filters the rest. ``keep_superseded`` returns superseded rows as well. Raises :class:`UnusableInput` for a blank
     query, and as :func:`given_scope`.

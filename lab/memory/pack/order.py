@@ -1,21 +1,75 @@
-"""The order in which a pack takes candidates: fused lanes, ranks, soft quotas (PK-2, PK-6)."""
+"""Which candidates a pack takes, and in which order: fused lanes, ranks, soft quotas (PK-2, PK-6).
+
+Quarantined, past and superseded candidates are excluded at any budget (PK-3). A slot is reserved for evidence that
+disagrees with what the pack includes, found by references or by rules over clauses (seed 003, PK-7).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
+from itertools import combinations, islice
 from typing import Any, NamedTuple
 
-from lab.memory.pack.candidate import Candidate, Found
-from lab.memory.pack.governance import QUARANTINED, TRUSTS, UNTRUSTED
-from lab.memory.pack.settings import POLICY, RELEVANCE, Quotas, Settings
+from lab.memory.pack.candidate import OFF, POLICY, RELEVANCE, Candidate, Found, Quotas, Settings
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.retrieval.fusion import reciprocal_ranks
+from lab.retrieval.sentence_words import Sentence, clauses
+from lab.systems import supersession
+from lab.systems.plans import is_past, is_plan
 
+TRUSTED, UNKNOWN_TRUST, UNTRUSTED, QUARANTINED = TRUSTS = ("trusted", "unknown", "untrusted", "quarantined")
+# Reasons, as a trace names them. Those of trust are the sidecar's.
+NO_TEXT, PAST = "missing_summary", "plan_past"
+IS_SUPERSEDED, CYCLE = "superseded", "supersession_cycle_fail_open"
+TRUST_REASONS = {
+    QUARANTINED: "trust_quarantined_excluded",
+    UNKNOWN_TRUST: "trust_unknown_fail_open",
+}
+TRUST_ALLOWED = "trust_allowed"
 IMPORTANCE = {MUST: 0, NICE: 1, UNKNOWN: 2, IGNORE: 3}
 # Profile seed orders trusted and unknown candidates by relevance; the sidecar takes all trusted ones first.
 SEED_TRUST = {UNTRUSTED: 1, QUARANTINED: 2}
 EVENT = "event"
+# Two clauses speak of one thing if they share at least two words of the query, and half of its words. They differ in a
+# value only if they also share this share of the words of the shorter one.
+SHARED, HALF, ALIKE = 2, 0.5, 0.6
+# So many clauses of a candidate are compared, and so many of all that are included, or of all others.
+MOST_CLAUSES, MOST_OF_ALL = 64, 1024
+DECLARED, NEGATED, CHANGED = "declared", "negation", "changed_value"
+
+
+def trust_reason(candidate: Candidate, settings: Settings) -> str | None:
+    """Return the reason that the trust policy gives for a candidate; None if the policy is off."""
+    if settings.trust_policy == OFF:
+        return None
+    return TRUST_REASONS.get(candidate.trust, TRUST_ALLOWED)
+
+
+def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int) -> dict[str, str]:
+    """Return, by ref, why candidates are excluded at any budget.
+
+    A candidate that is excluded for its trust supersedes nothing. A past plan does, because the plan that it replaced
+    is no longer planned. The sidecar's profile ignores plans and supersession here, because its search has already
+    removed superseded records.
+    """
+    reasons: dict[str, str] = {}
+    for one in candidates:
+        if settings.trust_policy != OFF and one.trust == QUARANTINED:
+            reasons[one.ref] = TRUST_REASONS[QUARANTINED]
+        elif not one.text.strip():
+            reasons[one.ref] = NO_TEXT
+        elif not settings.is_upstream and is_plan(one.kind) and is_past(one.due_ms, now_ms):
+            reasons[one.ref] = PAST
+    if not settings.is_upstream:
+        kept = [one for one in candidates if reasons.get(one.ref) in (None, PAST)]
+        reasons = dict.fromkeys(superseded(kept)[0], IS_SUPERSEDED) | reasons
+    return reasons
+
+
+def superseded(candidates: Sequence[Candidate]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the refs that other candidates supersede, and those in a cycle, which stay."""
+    return supersession.superseded({one.ref: one.supersedes for one in candidates})
 
 
 class Ordered(NamedTuple):
@@ -102,3 +156,86 @@ def quota_hits(hits: Sequence[dict[str, Any]], included: Container[str]) -> list
         for hit in hits
     ]
     return [hit for hit in kept if hit["refs"]]
+
+
+class Dissent(NamedTuple):
+    """A candidate that disagrees with an included one, how (:data:`DECLARED` and so on), and how well they match."""
+
+    candidate: Candidate
+    against: str
+    how: str
+    likeness: float
+
+
+def dissents(included: Sequence[Candidate], others: Sequence[Candidate], terms: frozenset[str]) -> list[Dissent]:
+    """Return the ``others`` that disagree with an included candidate, the closest match first.
+
+    ``terms`` are the stems of the query. Each is paired with the included candidate that it matches most closely.
+    """
+    spoken = [(ref, claim) for ref, said in _claims(included, terms).items() for claim in said]
+    own = _claims(others, terms)
+    contradicted = {ref: one.ref for one in included for ref in one.contradicts}
+    refs = {one.ref for one in included}
+    found: list[Dissent] = []
+    for other in others:
+        named = next((ref for ref in (*other.contradicts, *other.supersedes) if ref in refs), None)
+        named = named or contradicted.get(other.ref)
+        if named is not None:
+            found.append(Dissent(other, named, DECLARED, 1.0))
+            continue
+        pairs = [
+            (likeness, ref, how)
+            for claim in own[other.ref]
+            for ref, said in spoken
+            for how, likeness in (compared(claim, said, terms),)
+            if how
+        ]
+        if pairs:
+            likeness, ref, how = max(pairs, key=lambda pair: pair[0])
+            found.append(Dissent(other, ref, how, likeness))
+    return sorted(found, key=lambda one: (one.how != DECLARED, -one.likeness))
+
+
+def is_balanced(included: Sequence[Candidate], terms: frozenset[str]) -> bool:
+    """Return whether two included candidates already disagree, so that no slot is needed."""
+    refs = {one.ref for one in included}
+    if any(refs.intersection((*one.contradicts, *one.supersedes)) - {one.ref} for one in included):
+        return True
+    spoken = _claims(included, terms)
+    return any(
+        compared(claim, said, terms)[0]
+        for one, other in combinations(spoken, 2)
+        for claim in spoken[one]
+        for said in spoken[other]
+    )
+
+
+def _claims(candidates: Sequence[Candidate], terms: frozenset[str]) -> dict[str, list[Sentence]]:
+    """Return, by ref, the first clauses of candidates that are about the subject of the query."""
+    found: dict[str, list[Sentence]] = {}
+    left = MOST_OF_ALL
+    for one in candidates:
+        about = (clause for clause in clauses(one.text) if _covers(clause.stems, terms))
+        found[one.ref] = list(islice(about, min(MOST_CLAUSES, left)))
+        left -= len(found[one.ref])
+    return found
+
+
+def _covers(found: frozenset[str], terms: frozenset[str]) -> bool:
+    """Return whether stems include enough of those of a query."""
+    return len(found & terms) >= max(SHARED, HALF * len(terms))
+
+
+def compared(first: Sentence, second: Sentence, terms: frozenset[str]) -> tuple[str, float]:
+    """Return how two clauses disagree ("": they do not), and their similarity, from 0 to 1.
+
+    They disagree if only one of them denies something, or if they share most words and no number.
+    """
+    if not _covers(first.stems & second.stems, terms):
+        return "", 0.0
+    shorter = min(len(first.stems - first.values), len(second.stems - second.values))
+    alike = len((first.stems & second.stems) - first.values - second.values) / max(1, shorter)
+    if first.is_negated != second.is_negated:
+        return NEGATED, alike
+    changed = bool(first.values and second.values) and first.values.isdisjoint(second.values)
+    return (CHANGED, alike) if changed and alike >= ALIKE else ("", alike)

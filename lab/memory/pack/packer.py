@@ -1,40 +1,53 @@
 """Pack candidates into a small bundle with citations, within a budget of tokens (seed 003, PK-1).
 
-Pure: the same candidates, settings and time give the same bytes. :mod:`lab.memory.pack.trace` explains a pack.
+The protected tail, the last turns, has slots and tokens of its own (PK-8).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.base.token_estimate import tokens
-from lab.memory.ledger.rows import storable
-from lab.memory.pack.candidate import Candidate, Found, Lane
-from lab.memory.pack.dissent import Dissent, dissents, is_balanced
-from lab.memory.pack.governance import CYCLE, exclusions, superseded, trust_reason
-from lab.memory.pack.layers import L0, L1, L2, Layers, layers_of
-from lab.memory.pack.lines import (
+from lab.memory.ledger.ledger import storable
+from lab.memory.pack.candidate import Candidate, Found, Lane, Settings
+from lab.memory.pack.layers import (
     ABSTRACT_FITS,
     DISSENT,
     DUPLICATE,
     EVENT_CAPPED,
+    L0,
+    L1,
+    L2,
     MAX_ITEMS,
     NEEDS_DETAIL,
     OVER_BUDGET,
     RECENT_TURN,
     WITHIN,
     Decision,
+    Layers,
     Line,
     cost,
+    layers_of,
     rendered,
 )
-from lab.memory.pack.order import merged, ordered, quota_hits
-from lab.memory.pack.settings import Settings
-from lab.memory.pack.tail import ProtectedTail, protected_tail
+from lab.memory.pack.order import (
+    CYCLE,
+    Dissent,
+    dissents,
+    exclusions,
+    is_balanced,
+    merged,
+    ordered,
+    quota_hits,
+    superseded,
+    trust_reason,
+)
 from lab.retrieval.sentence_words import identifiers, one_line, stems
 
+TAIL, WITHIN_TAIL = "protected_tail", ("within_item_limit", "within_tail_budget")
+IS_OFF, OVER = "tail_budget_disabled", "tail_budget_tokens_exceeded"
 CONTEXT_PACK = "openclaw-mem.context-pack.v1"
 HOW_TO_USE = (
     "Prefer bundle_text for direct injection.",
@@ -50,6 +63,62 @@ BLANK, QUERY_CUT, NO_BUDGET = "query_blank", f"query_cut_to_{MOST_QUERY}_charact
 FIRST = 10
 # How many dissenting candidates are tried.
 TRIES = 3
+
+
+class ProtectedTail(NamedTuple):
+    """The included turns, the decisions on all turns, and the slots and tokens that are reserved for them."""
+
+    lines: tuple[Line, ...]
+    decisions: tuple[Decision, ...]
+    slots: int
+    tokens: int
+
+
+def protected_tail(tail: Sequence[str], settings: Settings) -> ProtectedTail:
+    """Return the tail of the last turns, given oldest first.
+
+    Profile ``seed`` takes the newest turns first, ends at the first that does not fit, and reserves only what the
+    included turns need. The sidecar takes the oldest first, skips turns that do not fit, and reserves the whole budget
+    of the tail.
+    """
+    texts = [text for turn in tail if (text := one_line(turn))]
+    texts = texts[-settings.tail.items :] if settings.tail.items else []
+    turns = [
+        Line(Candidate(f"tail:{number}", text, "tail", kind=RECENT_TURN), L0, text)
+        for number, text in enumerate(texts, 1)
+    ]
+    budget = min(settings.budget_tokens, settings.tail.tokens)
+    slots = min(settings.limit, len(turns)) if budget > 0 else 0
+    kept: list[Line] = []
+    why: dict[str, str] = {}
+    closed = ""
+    for turn in turns if settings.is_upstream else reversed(turns):
+        reason = closed
+        if not reason and len(kept) >= slots:
+            # Without a budget the sidecar has no slot, and says that instead.
+            reason = IS_OFF if budget <= 0 and not settings.is_upstream else MAX_ITEMS
+        elif not reason and _size([*kept, turn], settings) > budget:
+            reason = OVER
+            closed = "" if settings.is_upstream else OVER
+        if reason:
+            why[turn.candidate.ref] = reason
+        else:
+            kept.append(turn)
+    lines = tuple(turn for turn in turns if turn in kept)
+    decisions = tuple(_decision(turn, why.get(turn.candidate.ref)) for turn in turns)
+    if settings.is_upstream:
+        return ProtectedTail(lines, decisions, slots, max(0, budget) if turns else 0)
+    return ProtectedTail(lines, decisions, len(lines), _size(lines, settings) if lines else 0)
+
+
+def _size(lines: Sequence[Line], settings: Settings) -> int:
+    if settings.is_upstream:
+        return sum(cost(line.text, settings) for line in lines)
+    return tokens("\n".join(rendered(line, settings) for line in lines))
+
+
+def _decision(turn: Line, reason: str | None) -> Decision:
+    return Decision(turn.candidate, reason is None, (TAIL, *((reason,) if reason else WITHIN_TAIL)), L0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.memory.pack.layers import L2
-from lab.memory.pack.lines import Decision
+from lab.memory.pack.layers import L2, Decision
 from lab.memory.pack.packer import Pack
 
 TRACE = "openclaw-mem.pack.trace.v1"

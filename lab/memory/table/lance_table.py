@@ -1,15 +1,13 @@
 """The table ``memories`` of the plugin, in a LanceDB folder (E-94 to E-98).
 
-Every change is one LanceDB commit: a file of the new rows, then a manifest that is renamed into place. A process that
-is killed leaves the table as before the change or as after it, at worst with files that no version names, which a
-later compaction removes. Power failures are another matter: LanceDB does not flush files to disk.
+Governance fields of many rows are changed in one LanceDB commit (WB-6).
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -17,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import cannot_write
-from lab.memory.table.gateway import gateway_using
-from lab.memory.table.lance_lock import WriterLock
+from lab.memory.table.lance_lock import WriterLock, gateway_using
 from lab.recordings.cleaning import language_of
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.memory import is_hard_rule
@@ -46,6 +43,7 @@ KEEP_SECONDS = 7 * 24 * 3600
 # Columns whose values follow from the text. Nobody knows where an older row came from.
 DERIVED = ("lang", "hard_rule")
 _UNFILLED = " OR ".join(f"{name} IS NULL" for name in DERIVED)
+FIELDS = ("importance", "importance_label", "scope", "trust_tier", "category")
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,3 +345,55 @@ def _plain(data: pa.Table) -> list[dict[str, Any]]:
     flags = embedded(data, data.schema.field(VECTOR).type.list_size)
     rows: list[dict[str, Any]] = data.select(names).append_column("embedded", flags).to_pylist()
     return rows
+
+
+class GovernedTable(LanceTable):
+    """A table whose governance fields can be read as they are stored, and changed."""
+
+    def stored(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the governance fields of rows by id, as stored, in one read; ids without a row are left out.
+
+        Only columns that the table has. Of two rows with one id the first counts.
+        """
+        names = [name for name in FIELDS if name in self.columns]
+
+        def read() -> list[dict[str, Any]]:
+            self._table.checkout_latest()
+            return list(self._table.search().where(among(ids)).select(["id", *names]).to_list())
+
+        found: dict[str, dict[str, Any]] = {}
+        for row in self._read(read) if ids else ():
+            found.setdefault(row["id"], {name: row[name] for name in names})
+        return found
+
+    def set_fields(self, fields: Mapping[str, Mapping[str, Any]]) -> None:
+        """Set fields of rows, ``{id: {field: value}}``, in one commit: all of them or none.
+
+        Rows that are gone meanwhile are left out. Changed rows move to the end of the table, as an update of the plugin
+        moves them. Raises :class:`lab.base.errors.UnusableInput` if the table is read-only.
+        """
+        if fields:
+            self.change(lambda _table: self._merge(fields), lambda: self._holds(fields))
+            self._changed()
+
+    def _merge(self, fields: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write the rows' fields; those that are not given are read again first, so that they stay as they are."""
+        import pyarrow as pa
+
+        before = self.stored(list(fields))
+        names = [name for name in FIELDS if any(name in values for values in fields.values())]
+        ids = [identity for identity in fields if identity in before]
+        columns = {"id": pa.array(ids, self._schema.field("id").type)} | {
+            name: pa.array([{**before[identity], **fields[identity]}[name] for identity in ids]).cast(
+                self._schema.field(name).type
+            )
+            for name in names
+        }
+        if ids:
+            with quiet_lance():
+                self._table.merge_insert("id").when_matched_update_all().execute(pa.table(columns))
+
+    def _holds(self, fields: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Return whether the rows that are there have these values."""
+        stored = self.stored(list(fields))
+        return all({**values, **fields[identity]} == values for identity, values in stored.items())

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from lab.base.errors import UnusableInput
 from lab.embedding.embedder import DOCUMENT, Embedder, Role
 from lab.memory.table.lance_table import LanceTable, TableSettings, require_permitted
-from lab.memory.tools.command import run_command
 from lab.memory.tools.context import ToolContext
-from lab.memory.tools.preflight import Preflight, preflight_settings
+from lab.memory.tools.preflight import Preflight, preflight_settings, run_command
 from lab.recordings.model import UNKNOWN
 from lab.retrieval.clamp import clamp
 from lab.retrieval.contract import Query, Store

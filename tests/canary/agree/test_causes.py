@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from lab.canary.agree.causes import CAUSES, Difference, Facts, Match, explained, first_difference, other_embedder
-from lab.canary.agree.engine import Answer, Given
-from lab.canary.agree.recorded import Deletions, Recorded
+from lab.canary.agree.engine import Answer, Deletions, Given, Recorded
 from lab.recordings.events import InjectedBlock, RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from lab.canary.agree.ranks import overlap, ranks, tau_b
+from lab.canary.agree.agreement import overlap, ranks, tau_b
 
 
 @pytest.mark.parametrize(

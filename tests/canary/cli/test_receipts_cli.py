@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab.canary.audit.damage import KINDS
+from lab.canary.audit.check import KINDS
 from lab.gate.policy import read_policy
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt

@@ -171,7 +171,7 @@ def test_canary_that_did_not_pass_sets_back_what_is_still_switched(
 
 
 def test_key_that_the_plugin_lacks_is_named(tmp_path: Path) -> None:
-    from lab.canary.rollout.apply import Patch, applied
+    from lab.canary.rollout.run import Patch, applied
 
     config = tmp_path / "openclaw.json"
     config.write_text(ENGINE, "utf-8")
@@ -183,7 +183,7 @@ def test_key_that_the_plugin_lacks_is_named(tmp_path: Path) -> None:
 
 
 def test_key_that_the_candidate_lacks_is_not_set(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab.canary.rollout import apply as module
+    from lab.canary.rollout import run as module
 
     configs = {"engine": {"autoRecall": {"maxItems": 4}}, "wide": {"autoRecall": {"maxItems": 3, "of-later": True}}}
     monkeypatch.setattr(module, "_config_of", lambda arm: configs[arm.name])
@@ -193,7 +193,7 @@ def test_key_that_the_candidate_lacks_is_not_set(run: Path, tmp_path: Path, monk
 
 def test_run_beside_the_verdict_comes_before_the_one_that_it_names(run: Path, tmp_path: Path) -> None:
     """A run that was copied with its verdict is judged by its own files, also if another is where it was."""
-    from lab.canary.rollout.apply import _run_of
+    from lab.canary.rollout.run import _run_of
     from lab.gate.verdict_file import read_verdict
 
     verdict = read_verdict(judged(run, tmp_path, "tier_quota_v1") / "verdict.json")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.canary.rollout.apply import Patch, applied
 from lab.canary.rollout.change import SELECTION, SLOT, selection_change, slot_change
+from lab.canary.rollout.run import Patch, applied
 from lab.systems.openclaw.config.file import ENTRY
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.canary.audit.tool_receipts import MARK, tool_recall
-from lab.canary.rollout.follow_databases import Databases
+from lab.canary.rollout.follow import Databases
+from lab.canary.rollout.live_figures import MARK, tool_recall
 
 LIVE = Path(__file__).resolve().parents[4] / "shared" / "live" / "sessions-2026.9.6"
 TABLE = """CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL, event_json TEXT,

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from lab.canary.rollout.signals import raised, undisturbed
+from lab.canary.rollout.commands import raised, undisturbed
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -11,8 +11,8 @@ import pytest
 
 from lab.base.errors import CannotMeasure
 from lab.canary.rollout import watching
-from lab.canary.rollout.baseline import read_baseline
 from lab.canary.rollout.evidence import REPEAT_MORE, Limits
+from lab.canary.rollout.watching import read_baseline
 from tests.canary.conftest import receipt_of
 from tests.canary.rollout.conftest import CONFIG, ENTRY
 from tests.commands import run_here

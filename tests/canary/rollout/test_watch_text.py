@@ -6,7 +6,7 @@ from typing import Any
 
 from lab.canary.rollout.evidence import Evidence, Limits
 from lab.canary.rollout.live_figures import ERRORS, LATENCY, REPEAT, TURNS, Observation
-from lab.canary.rollout.watch_text import status_line, why
+from lab.canary.rollout.watching import status_line, why
 
 
 def failing(before: int, failed: int) -> Evidence:

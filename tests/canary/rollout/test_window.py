@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.canary.rollout.commands import NoRestart, await_orphan, restart_gateway, run_command
-from lab.canary.rollout.follow import Follower, log_files
-from lab.canary.rollout.window import log_of, watch
+from lab.canary.rollout.follow import Follower, log_files, log_of, watch
 from tests.canary.conftest import receipt_of
 
 MARK = "openclaw-mem-engine:autoRecall.receipt"

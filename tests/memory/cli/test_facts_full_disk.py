@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.memory.facts import store
-from lab.memory.facts.rebuild import view_bytes, view_path
+from lab.memory.facts.store import view_bytes, view_path
 from tests.commands import run_here
 from tests.memory.cli.test_ledger_full_disk import largest_file
 from tests.memory.facts.stores import place

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.memory.episodes.embed import embed
 from lab.memory.episodes.events import Event
-from lab.memory.episodes.ingest import ingest, is_spool, recording_events
-from lab.memory.episodes.retention import expire
+from lab.memory.episodes.ingest import expire, ingest, is_spool, recording_events
 from lab.memory.episodes.schema import open_episodes
+from lab.memory.episodes.search import embed
 from lab.memory.ledger.ingest import ingest as ingest_observations
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library

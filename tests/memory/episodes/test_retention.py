@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.memory.episodes.embed import embed
-from lab.memory.episodes.ingest import Ingested, ingest, insert, recording_events
-from lab.memory.episodes.retention import expire
+from lab.memory.episodes.ingest import Ingested, expire, ingest, insert, recording_events
+from lab.memory.episodes.search import embed
 from lab.recordings.model import Recording, Turn
 from tests.memory.episodes.ledgers import DAY_MS, NOW, NOW_MS, filled, found, hashing, line, stored, write_spool
 

@@ -10,10 +10,8 @@ from pathlib import Path
 
 from lab.memory.facts import store
 from lab.memory.facts.asserting import Claim, assert_facts, invalidate
-from lab.memory.facts.lint import CODES
-from lab.memory.facts.model import ACTIVE, Fact, Object, Record, Source
-from lab.memory.facts.predicates import PREDICATES
-from lab.memory.facts.view import View
+from lab.memory.facts.model import ACTIVE, PREDICATES, Fact, Object, Record, Source
+from lab.memory.facts.view import CODES, View
 from tests.memory.facts.stores import NOW, Place, place
 
 ROWS, QUARANTINED = 40, 5

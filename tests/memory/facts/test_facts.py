@@ -15,13 +15,11 @@ from lab.base.errors import InUse, UnusableInput
 from lab.base.files import only_writer
 from lab.memory.facts import store
 from lab.memory.facts.asserting import assert_facts, invalidate
-from lab.memory.facts.lint import lint
 from lab.memory.facts.model import Fact, entity, source_of, utc
-from lab.memory.facts.rebuild import rebuild, view_bytes, view_path
 from lab.memory.facts.sources import Sources
-from lab.memory.facts.view import View, current
-from lab.memory.ledger.lifecycle import move
-from lab.memory.ledger.use import use
+from lab.memory.facts.store import rebuild, view_bytes, view_path
+from lab.memory.facts.view import View, current, lint
+from lab.memory.ledger.use import move, use
 from tests.memory.facts.stores import NOW, Place, claim, place
 
 

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.memory.facts.asserting import assert_facts
-from lab.memory.facts.importing import claims_in
-from lab.memory.facts.lane import FactsLane
-from lab.memory.facts.proposals import measure, propose, triples
+from lab.memory.facts.asserting import assert_facts, claims_in, measure, propose, triples
+from lab.memory.facts.pack import FactsLane
 from tests.memory.facts.stores import NOW, claim, place
 
 LATER = int((NOW + timedelta(days=30)).timestamp() * 1000)

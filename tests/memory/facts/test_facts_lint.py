@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.memory.facts.lint import CODES, lint, receipt
-from lab.memory.facts.predicates import PREDICATES
+from lab.memory.facts.model import PREDICATES
 from lab.memory.facts.sources import Sources
-from lab.memory.facts.view import View
+from lab.memory.facts.view import CODES, View, lint, receipt
 from tests.memory.facts.seeded import clean, seeded
 from tests.memory.facts.stores import NOW, Place, claim, place
 

@@ -12,10 +12,9 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.memory.facts import store
-from lab.memory.facts.asserting import assert_facts
-from lab.memory.facts.importing import claims_in
-from lab.memory.facts.lint import lint
-from lab.memory.facts.rebuild import rebuild, view_path
+from lab.memory.facts.asserting import assert_facts, claims_in
+from lab.memory.facts.store import rebuild, view_path
+from lab.memory.facts.view import lint
 from tests.memory.facts.stores import NOW, Place, claim, place
 
 LINE = {"subject": "gateway", "predicate": "config", "object": "live", "valid_from": "2026-11-01"}

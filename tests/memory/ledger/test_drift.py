@@ -11,8 +11,7 @@ import pytest
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.haystack_keys import is_added
 from lab.cli.main import app
-from lab.memory.ledger.drift import THRESHOLDS, Drift, Labelled, Source, drift, read
-from lab.memory.ledger.drift_page import MARK, write_page
+from lab.memory.ledger.drift import MARK, THRESHOLDS, Drift, Labelled, Source, drift, read, write_page
 from lab.memory.table.lance_table import LanceTable
 from lab.recordings.model import LABELS
 from lab.replay.plan import ReplayRequest, plan_of

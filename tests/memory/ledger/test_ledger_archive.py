@@ -12,8 +12,7 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.memory.ledger import archive as ledger_archive
 from lab.memory.ledger import ledger
-from lab.memory.ledger.archive import archive, archived_logs, pointer
-from lab.memory.ledger.capture import capture
+from lab.memory.ledger.archive import archive, archived_logs, capture, pointer
 from lab.memory.ledger.ingest import ingest
 from tests.memory.ledger.ledgers import write_log
 

@@ -11,8 +11,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.memory.ledger import grading as ledger_grading
-from lab.memory.ledger.grades import label_of
-from lab.memory.ledger.grading import benchmark, grade
+from lab.memory.ledger.grading import benchmark, grade, label_of
 from lab.systems.sidecar.heuristic import Grade, grade_observation
 from tests.memory.ledger.ledgers import NOW, filled, rows
 

@@ -13,10 +13,8 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.memory.ledger import ledger
 from lab.memory.ledger.grading import grade
-from lab.memory.ledger.lifecycle import HISTORY, LEGAL, STATES, Step, move, moved
-from lab.memory.ledger.score import state_of
-from lab.memory.ledger.search import search
-from lab.memory.ledger.use import decay, priority_of, use
+from lab.memory.ledger.search import search, state_of
+from lab.memory.ledger.use import HISTORY, LEGAL, STATES, Step, decay, move, moved, priority_of, use
 from tests.memory.ledger.ledgers import NOW, filled, rows
 
 STEP = Step("stale", "old", "me", "2026-11-23T12:00:00Z")

@@ -18,8 +18,7 @@ from lab.base.errors import UnusableInput
 from lab.memory.ledger import ledger
 from lab.memory.ledger import search as ledger_search
 from lab.memory.ledger.ledger import Observation
-from lab.memory.ledger.score import factors, state_of
-from lab.memory.ledger.search import Found, search
+from lab.memory.ledger.search import Found, factors, search, state_of
 from tests.memory.ledger.ledgers import NOW, filled
 
 GARDEN = [

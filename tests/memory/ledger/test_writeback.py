@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import InUse, UnusableInput
-from lab.memory.ledger.writeback import Options, Written, forced_fields, writeback
-from lab.memory.ledger.writeback_fields import SAFE_FIELDS
+from lab.memory.ledger.writeback import SAFE_FIELDS, Options, Written, forced_fields, writeback
 from lab.memory.table.lance_lock import WriterLock
 from lab.memory.table.lance_table import LanceTable
 from lab.systems.openclaw.table.schema import arrow_of, schema

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lab.memory.pack.candidate import Candidate, Found
+from lab.memory.pack.candidate import Candidate, Found, Settings
 from lab.memory.pack.packer import Pack, pack
-from lab.memory.pack.settings import Settings
 
 
 def candidate(ref: str, text: str, **fields: Any) -> Candidate:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lab.base.token_estimate import tokens
-from lab.memory.pack import dissent
+from lab.memory.pack import order
 from lab.memory.pack.candidate import Candidate
-from lab.memory.pack.dissent import MOST_CLAUSES, MOST_OF_ALL
+from lab.memory.pack.order import MOST_CLAUSES, MOST_OF_ALL
 from lab.memory.pack.packer import Pack
 from tests.memory.pack.candidates import candidate, packed, reasons
 
@@ -37,7 +37,7 @@ def test_dissent_can_be_switched_off() -> None:
 
 def test_dissent_of_long_texts_compares_so_many_clauses(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs: list[object] = []
-    monkeypatch.setattr(dissent, "compared", lambda *claims: pairs.append(claims) or ("", 0.0))
+    monkeypatch.setattr(order, "compared", lambda *claims: pairs.append(claims) or ("", 0.0))
     long = [candidate(f"l{n}", f"{YES.text} " * 500 + f"Number {n}.") for n in range(4)]
     packed(QUERY, *long, NO, limit=4)
     assert len(pairs) == 6 * MOST_CLAUSES**2 + 4 * MOST_CLAUSES

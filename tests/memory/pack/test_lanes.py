@@ -11,9 +11,8 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.token_estimate import tokens
-from lab.memory.pack.documents_lane import DocumentsLane
-from lab.memory.pack.ledger_lane import LedgerLane
-from lab.memory.pack.settings import Settings, describe, read_settings
+from lab.memory.pack.candidate import Settings, describe, read_settings
+from lab.memory.pack.sources import DocumentsLane, LedgerLane
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered
 from lab.systems.registry import make_arm

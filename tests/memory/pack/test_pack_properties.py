@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 
 from lab.base.token_estimate import tokens
-from lab.memory.pack.candidate import Candidate, Found
+from lab.memory.pack.candidate import (
+    EXCLUDE_QUARANTINED,
+    OFF,
+    RANKS,
+    Candidate,
+    Found,
+    Quotas,
+    Settings,
+    Tail,
+    upstream,
+)
 from lab.memory.pack.packer import Pack, pack
-from lab.memory.pack.settings import EXCLUDE_QUARANTINED, OFF, RANKS, Quotas, Settings, Tail, upstream
 from lab.memory.pack.trace import trace
 
 CASES, QUICK = 10_000, 300

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.memory.pack.documents_lane import read_documents
-from lab.memory.pack.sources import KEYS, Sources, read_sources
+from lab.memory.pack.sources import KEYS, Sources, read_documents, read_sources
 from lab.memory.pack.system import PackSystem
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import RecallCall

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.memory.pack.candidate import Candidate, Found
+from lab.memory.pack.candidate import Candidate, Found, Settings
 from lab.memory.pack.packer import gather, pack
-from lab.memory.pack.reranked_lane import RerankedLane
-from lab.memory.pack.settings import Settings
+from lab.memory.pack.sources import RerankedLane
 from lab.memory.pack.trace import trace
 from lab.systems.rerank.settings import Rerank
 from tests.systems.rerank_server import FAULTS, serving

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from lab.base.errors import CannotMeasure, InUse, LabError, UnusableInput
-from lab.memory.store import checkout, swap, tags
+from lab.memory.store import checkout, tags
 from lab.memory.store.checkout import Checkout, check_out
-from lab.memory.store.manifest import BACKUPS
+from lab.memory.store.tags import BACKUPS
 from lab.memory.table.lance_lock import WriterLock
 from lab.memory.table.lance_table import LanceTable
 from lab.retrieval.quiet import quiet_lance
@@ -230,7 +230,7 @@ def test_unreadable_result_puts_the_old_table_back(
         return contents
 
     if not exchanges:
-        monkeypatch.setattr(swap, "exchange", lambda *_: False)
+        monkeypatch.setattr(checkout, "exchange", lambda *_: False)
     monkeypatch.setattr(checkout, "contents_in", unreadable)
     with pytest.raises(LabError, match="the old table was put back"):
         restore(folder)
@@ -240,7 +240,7 @@ def test_unreadable_result_puts_the_old_table_back(
 def test_system_without_an_exchange_recovers_from_a_kill_between_renames(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, rename, calls = state(folder), swap.os.rename, []
+    before, rename, calls = state(folder), checkout.os.rename, []
 
     def killed(*given: Any) -> None:
         calls.append(given)
@@ -248,8 +248,8 @@ def test_system_without_an_exchange_recovers_from_a_kill_between_renames(
             raise KeyboardInterrupt
         rename(*given)
 
-    monkeypatch.setattr(swap, "exchange", lambda *_: False)
-    monkeypatch.setattr(swap.os, "rename", killed)
+    monkeypatch.setattr(checkout, "exchange", lambda *_: False)
+    monkeypatch.setattr(checkout.os, "rename", killed)
     with pytest.raises(KeyboardInterrupt):
         restore(folder)
     monkeypatch.undo()
@@ -265,11 +265,11 @@ def test_exchange_leaves_no_moment_without_a_table(tmp_path: Path) -> None:
     for path in (one, other):
         path.mkdir()
         (path / path.name).write_text("")
-    if not swap.exchange(one, other):
+    if not checkout.exchange(one, other):
         pytest.skip("this system cannot exchange two folders")
     assert [path.name for path in one.iterdir()] == ["other"]
     assert [path.name for path in other.iterdir()] == ["one"]
-    assert not swap.exchange(one, tmp_path / "nowhere")
+    assert not checkout.exchange(one, tmp_path / "nowhere")
 
 
 def test_version_tag_is_restored_by_one_commit(folder: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import remove_folder
 from lab.memory.store import tags
-from lab.memory.store.manifest import require_tag
+from lab.memory.store.tags import require_tag
 from lab.memory.table.lance_lock import WriterLock
 from lab.memory.table.lance_table import LanceTable, TableSettings
 from lab.retrieval.quiet import quiet_lance

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.memory.tools.export import memory_export
-from lab.memory.tools.listing import memory_list
-from lab.memory.tools.stats import hundredths, memory_stats, statistics_of
+from lab.memory.tools.listing import hundredths, memory_export, memory_list, memory_stats, statistics_of
 from lab.systems.openclaw.table.admin import admin_limit, admin_scope, dedupe_mode, format_of, iso_time
 from tests.conformance.plugin_reading import lines_of, safe_name
 from tests.conformance.plugin_rules import scalar_row

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.memory.tools.forget import memory_forget
+from lab.memory.tools.store import memory_forget
 from lab.systems.openclaw.config.settings import EngineConfig
 
 SECRET = "sk-" + "FAKE" * 8

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UnusableInput
-from lab.memory.tools import records
-from lab.memory.tools.export import memory_export
+from lab.memory.tools import importing
 from lab.memory.tools.importing import memory_import
+from lab.memory.tools.listing import memory_export
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import CATEGORIES
 from tests.conformance.memory_table import InMemoryTable
@@ -198,7 +198,7 @@ def test_memory_import_refuses_secrets_and_working_sets_in_seed_alone(bench: Any
 def test_memory_import_damaged_lines_lose_no_other_line_in_seed(
     bench: Any, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(importing, "MAX_LINE_BYTES", 100)
     path = write({"text": "alpha"}, {"text": "x" * 300}, "NaN", "5", {"text": "beta"}, "[" * 90, '{"text": "cut o')
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().rstrip() + b"\n\xff\n\n")
     table = bench()

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import InUse, UnusableInput
-from lab.memory.table.gateway import gateway_using
-from lab.memory.table.lance_lock import LOCK_NAME, WriterLock, holder
+from lab.memory.table.lance_lock import LOCK_NAME, WriterLock, gateway_using, holder
 from lab.memory.table.lance_table import LanceTable, TableSettings
 from tests.memory.tools.lance_tables import DIMENSION, entry, plugin_table, uuid
 

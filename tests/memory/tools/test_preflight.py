@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from lab.memory.tools.command import MAX_OUTPUT_BYTES, run_command
 from lab.memory.tools.preflight import (
+    MAX_OUTPUT_BYTES,
     PreflightSettings,
     Verdict,
     lenient_object,
     preflight,
     preflight_settings,
+    run_command,
 )
 
 pytestmark = pytest.mark.process

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UnusableInput
+from lab.canary.audit.audit import last_receipts
 from lab.canary.audit.check import check_recall
-from lab.canary.audit.screens import last_receipts
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.receipt import REASONS
 from lab.systems.openclaw.recall.screen import COLUMNS, LINES, MEANING, receipt_screen
