@@ -63,12 +63,12 @@ CANARY = Group(
             "agree": Entry("lab.canary.cli.agree", "Compare the recalls of a live engine with the lab's."),
         },
         "Switch it": {
-            "plan": Entry("lab.canary.cli.canary", "Write the jobs of Stage A or Stage C."),
+            "plan": Entry("lab.canary.cli.apply", "Write the jobs of Stage A or Stage C."),
             "run": Entry("lab.canary.cli.canary", "Run a canary on a live gateway: Stage B of the rollout."),
             "recover": Entry("lab.canary.cli.canary", "Roll back a canary that was killed."),
             "watch": Entry("lab.canary.cli.canary", "Watch a live engine: Stage C of the rollout."),
             "apply": Entry("lab.canary.cli.apply", "Print the configuration patch that follows from a verdict."),
-            "rollback": Entry("lab.canary.cli.rollback", "Check that switching the policy back undoes the switch."),
+            "rollback": Entry("lab.canary.cli.apply", "Check that switching the policy back undoes the switch."),
         },
     },
 )
@@ -87,7 +87,7 @@ MEMORY = Group(
             "docs-search": Entry("lab.memory.cli.memory", "Search the documents that docs-ingest indexed."),
             "backfill": Entry("lab.memory.cli.memory", "Add the lab's columns to an older table."),
             "compact": Entry("lab.memory.cli.memory", "Merge the files of a table, delete older versions."),
-            "index": Entry("lab.memory.cli.store_index", "Indexes of the table, and when they need upkeep."),
+            "index": Entry("lab.memory.cli.store", "Indexes of the table, and when they need upkeep."),
             "tags": Entry("lab.memory.cli.store", "Keep versions of the table under names, and restore them."),
         },
         "Observations, events and facts": {

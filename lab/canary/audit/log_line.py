@@ -386,7 +386,7 @@ class LogLine(NamedTuple):
 def read_lines(line: bytes) -> list[LogLine]:
     """Parse a line that contains a marker; return the engine's lines in it, at least one. Raises :class:`Damaged`.
 
-    Collectors wrap lines, and may keep several in one (:mod:`lab.canary.audit.log_line`).
+    Collectors wrap lines, and may keep several in one.
     """
     wrapper = parsed_json(line) if line.lstrip()[:1] in _JSON else None
     inners = unwrap_value(wrapper) if wrapper else []

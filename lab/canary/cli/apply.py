@@ -1,20 +1,98 @@
-"""``lab canary apply``: what a verdict changes in a gateway's configuration, printed and not written."""
+"""``lab canary plan``, ``apply`` and ``rollback``: prepare a rollout. None of them changes a gateway."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.base.config_env import config_if_named
-from lab.base.formatting import together
-from lab.cli.output import Json, emit, emit_folded, emit_json
+from lab.base.errors import CheckFailed, NotComparable
+from lab.base.formatting import counted, sentence, together
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
+from lab.cli.replay_options import TURNS, takes_replay_options
+
+if TYPE_CHECKING:
+    from lab.replay.plan import ReplayRequest
+
+# Where an OpenClaw host has its configuration and memories, and the sidecar its ledger; the job capture writes the log.
+HOME_FILES = ("openclaw.json", "memory/lancedb", "memory/openclaw-mem.sqlite", "memory/observations.jsonl")
+
+
+def plan(
+    home: Annotated[
+        Path, typer.Argument(metavar="HOME", help="The folder of an OpenClaw host, as the host names it.")
+    ] = Path("~/.openclaw"),
+    *,
+    stage: Annotated[
+        str, typer.Option("--stage", help="A: grades are written back. C: the engine is live and watched.")
+    ] = "A",
+    form: Annotated[str, typer.Option("--as", metavar="FORM", help="cron, systemd or github.")] = "cron",
+    at: Annotated[list[str] | None, typer.Option("--at", metavar="NAME=HH:MM", help="Move a job.")] = None,
+    timezone: Annotated[str, typer.Option("--timezone", help="The time zone of the times.")] = "Asia/Taipei",
+    folder: Annotated[str, typer.Option("--folder", help="The folder of the lab on the host.")] = "~/lab",
+    restart: Annotated[
+        str, typer.Option("--restart", help="The command that restarts the gateway.")
+    ] = "systemctl --user restart openclaw-gateway",
+    runner: Annotated[
+        str, typer.Option("--runner", help="Labels of the host's runner of GitHub Actions.")
+    ] = "self-hosted, openclaw",
+    out: Annotated[Path | None, typer.Option("--out", help="A folder for the files. [default: print them]")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the jobs of Stage A or Stage C.
+
+    As lines of cron, units of systemd or a GitHub workflow, beside the nightly run of docs/recipes.md. Names the jobs
+    that may run at once, and a time at which they do not. Prints the files, or writes them with --out; installs
+    nothing.
+    """
+    from lab.base.files import write_atomically
+    from lab.canary.rollout.jobs import Places, jobs_of, moved, overlaps, remarks, require_stage, written, zone_of
+
+    stage = require_stage(stage)
+    config, store, ledger, observations = (_tilde(home / name) for name in HOME_FILES)
+    places = Places(config, store, ledger, observations, quote(restart), _tilde(home))
+    jobs = moved(jobs_of(stage, places), at or ())
+    files = written(form, jobs, folder=folder, zone=zone_of(timezone), stage=stage, config=config, runner=runner)
+    if as_json:
+        emit_json(
+            {
+                "stage": stage,
+                "jobs": [asdict(job) for job in jobs],
+                "overlaps": [overlap._asdict() for overlap in overlaps(jobs)],
+                "remarks": remarks(jobs),
+                "files": files,
+            }
+        )
+        return
+    for remark in remarks(jobs):
+        announce(remark)
+    for name, text in files.items():
+        if out is not None:
+            write_atomically(out / name, text.encode())
+            emit(f"{out / name}")
+        else:
+            emit(f"# ── {name} ──" if len(files) > 1 else text.rstrip("\n"))
+            if len(files) > 1:
+                emit(text)
+
+
+def _tilde(path: Path) -> str:
+    """Return a path as a word of the shell; a ``~`` at its beginning stays outside of the quotes."""
+    parts = path.parts
+    if parts[:1] != ("~",):
+        return quote(str(path))
+    return f"~/{quote('/'.join(parts[1:]))}" if parts[1:] else "~"
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the command."""
+    """Register the commands."""
+    app.command("plan")(plan)
     app.command("apply")(apply)
+    app.command("rollback")(rollback)
 
 
 def apply(
@@ -79,3 +157,47 @@ def apply(
         for problem in edited.refused:
             emit_folded(f"warning: {problem}")
     raise typer.Exit(verdict.exit_code)
+
+
+@takes_replay_options(
+    *("labels", "hard_rules", "categories", "seed", *TURNS),
+    *("profile", "memories", "memories_from", "embedder", "vectors"),
+    fixed=True,
+)
+def rollback(
+    request: ReplayRequest,
+    *,
+    config: Annotated[
+        Path, typer.Option("--config", help="Engine configuration (JSON or YAML) to switch.", show_default=False)
+    ],
+    as_json: Json = False,
+) -> None:
+    """Check that switching the policy back undoes the switch.
+
+    Each conversation is replayed under --config with tier_first_v1 throughout, and
+    with tier_quota_v1 in its middle third. After that third, every answer must be
+    equal byte for byte: injected text, receipt, items and log. Exit code 1 if one
+    differs, 3 if the switch changed nothing, so that there was nothing to undo. A
+    complete openclaw.json that its host refuses is unusable.
+    """
+    from dataclasses import replace
+
+    from lab.replay.rollback import PHASES
+    from lab.replay.rollback import rollback as check
+
+    result = check(replace(request, config=str(config)), announce=announce)
+    if as_json:
+        emit_json(result.as_json())
+    else:
+        emit_trial(result.trial)
+        emit_notes(result.notes)
+        policies = dict(zip(PHASES, ("tier_first_v1", "tier_quota_v1", "tier_first_v1"), strict=True))
+        rows = [[phase, policies[phase], result.recalls[phase], result.differ[phase]] for phase in PHASES]
+        emit_table(["phase", "policy", "recalls", "differ"], rows, left=2)
+        emit()
+        if result.short:
+            emit_folded(f"Left out, with fewer than 3 recalls: {counted(result.short, 'conversation')}.")
+        emit(f"{result.verdict.upper()}: autoRecall.selectionMode switched back to tier_first_v1")
+        emit_folded(sentence(result.reason))
+    if result.verdict != "pass":
+        raise typer.Exit((CheckFailed if result.verdict == "fail" else NotComparable).exit_code)

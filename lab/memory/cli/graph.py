@@ -12,7 +12,7 @@ from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
 from lab.cli.output import Json, announce_folded, emit_change, emit_folded, emit_hanging, emit_json, emit_unless_written
-from lab.memory.cli.facts_read import HERE, folder
+from lab.memory.cli.facts import HERE, folder
 
 if TYPE_CHECKING:
     from lab.memory.graph.model import Graph

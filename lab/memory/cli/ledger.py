@@ -1,20 +1,24 @@
-"""``lab memory ledger``: capture, ingest and grade the observations that the sidecar governs; rotate their logs."""
+"""``lab memory ledger``: capture, ingest, grade, archive and write back the observations that the sidecar governs."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
+from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import counted
 from lab.base.progress import Passing
-from lab.cli.options import Write
+from lab.cli.options import DryRun, Write, in_utc, require_one
 from lab.cli.output import (
+    SHOWN,
     Json,
     announce,
+    announce_folded,
     counting,
     emit,
     emit_change,
@@ -24,10 +28,16 @@ from lab.cli.output import (
     emit_table,
     emit_unless_written,
 )
-from lab.memory.cli import ledger_drift, ledger_life, ledger_read, ledger_writeback
-from lab.memory.cli.ledger_read import Ledger, Profile, is_upstream
+from lab.memory.cli.ledger_read import Ids, Ledger, Profile, Scope, drift, get, is_upstream, search, timeline
+from lab.memory.cli.memory_options import AllowGateway, Folder, Wait
 
 Log = Annotated[Path, typer.Argument(metavar="LOG", help="A log of observations, one JSON object a line.")]
+At = Annotated[
+    datetime | None,
+    typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], callback=in_utc, help="The time (UTC). [default: now]"),
+]
+# Ids of missing memories that are printed; the receipt has all.
+MISSING_SHOWN = 5
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,14 +47,11 @@ def add_to(app: typer.Typer) -> None:
         help="Capture, search and grade the sidecar's ledger. It is an SQLite file of observations. Commands that "
         "change a file need --write.",
     )
-    ledger.command("capture")(capture)
-    ledger.command("ingest")(ingest)
-    ledger_read.add_to(ledger)
-    ledger.command("grade")(grade)
-    ledger.command("archive")(archive)
-    ledger_writeback.add_to(ledger)
-    ledger_life.add_to(ledger)
-    ledger_drift.add_to(ledger)
+    for command in (
+        *(capture, ingest, search, timeline, get, grade, archive),
+        *(writeback, lifecycle, used, decay, drift),
+    ):
+        ledger.command(command.__name__)(command)
     app.add_typer(ledger, name="ledger")
 
 
@@ -249,3 +256,227 @@ def _labels(receipt: dict[str, Any]) -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def lifecycle(
+    ledger: Ledger,
+    ids: Ids,
+    to: Annotated[
+        str, typer.Option("--to", help="captured, categorized, active, consolidated, stale or soft-archived.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why, as a short code without texts of memories.")],
+    actor: Annotated[str, typer.Option(help="Name of the person or program that does it.")] = "operator",
+    at: At = None,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Archive observations softly, or revive them.
+
+    A soft-archived observation is not found by searches and is never deleted. States change only along the allowed
+    transitions; if one observation may not, none changes.
+    """
+    from lab.memory.ledger.use import move
+
+    done = move(ledger, ids, to, reason=reason, actor=actor, write=write, now=at)
+    if as_json:
+        receipt = {"transitions": done.receipts, "changed_meanwhile": done.changed_meanwhile}
+        emit_change("memory ledger lifecycle", ledger, receipt, write=write)
+    else:
+        emit_table(
+            ["observation", "from", "to", "changed"],
+            [
+                [one["observation_id"], one["from"], one["to"], "yes" if one["changed"] else "no"]
+                for one in done.receipts
+            ],
+            left=4,
+        )
+        emit_unless_written(write)
+    if done.changed_meanwhile:
+        ids_ = ", ".join(map(str, done.changed_meanwhile))
+        raise CannotMeasure(f"{ledger}: another program changed {ids_} meanwhile; run the command again")
+
+
+def used(
+    ledger: Ledger,
+    ids: Ids,
+    retrieved: Annotated[
+        bool, typer.Option("--retrieved", help="They were candidates only, not part of the final context.")
+    ] = False,
+    at: At = None,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Record that observations were part of a context.
+
+    Sets last_used_at and counts the use, which delays decay; with --retrieved only last_retrieved_at. State and trust
+    stay as they are. At most 64 observations at once.
+    """
+    from lab.memory.ledger.use import MOST_REFS, use
+
+    if len(set(ids)) > MOST_REFS:
+        raise UnusableInput(f"{len(set(ids))} observations at once; one context cites at most {MOST_REFS}")
+    receipt = use(ledger, [f"obs:{number}" for number in ids], included=not retrieved, write=write, now=at)
+    if as_json:
+        emit_change("memory ledger used", ledger, receipt, write=write)
+    else:
+        refreshed, missing = (receipt["selection"][f"{name}_record_refs"] for name in ("refreshed", "missing"))
+        emit(f"{counted(len(refreshed), 'observation')} {'refreshed' if write else 'to refresh'}.")
+        if missing:
+            emit_folded(f"Not in the ledger: {', '.join(missing)}.")
+        emit_unless_written(write)
+
+
+def decay(
+    ledger: Ledger,
+    p1_days: Annotated[int, typer.Option("--p1", min=1, help="Days without use after which P1 is archived.")] = 90,
+    p2_days: Annotated[int, typer.Option("--p2", min=1, help="Days without use after which P2 is archived.")] = 30,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Look at this many newest observations. [default: all; upstream 1000]")
+    ] = None,
+    scope: Scope = None,
+    at: At = None,
+    profile: Annotated[str, typer.Option(help="seed, or upstream to recommend as the public sidecar does.")] = "seed",
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Archive observations softly that were not used for long.
+
+    P0 is never archived, P1 after 90 days without use, P2 after 30. P0 is must_remember, or what lifecycle.priority
+    names; P1 are preferences, decisions, facts, learnings, plans and entities; all others are P2. An archived
+    observation is revived by lab memory ledger lifecycle --to active.
+    """
+    from lab.memory.ledger.use import decay as run
+
+    upstream = is_upstream(profile)
+    done = run(
+        ledger,
+        days={"P1": p1_days, "P2": p2_days},
+        limit=limit or (1000 if upstream else None),
+        scope=scope,
+        upstream=upstream,
+        write=write,
+        now=at,
+        announce=counting("observation"),
+    )
+    receipt = done.receipt()
+    if as_json:
+        items = [
+            {"recordRef": f"obs:{one.row.id}", "priority": one.priority, "unused_days": one.days}
+            | {"last_used_at": one.last_used_at}
+            for one in done.unused
+        ]
+        emit_change("memory ledger decay", ledger, {**receipt, "items": items}, write=write)
+        return
+    _emit_decay(receipt, write)
+    if done.unused:
+        emit_table(
+            ["observation", "priority", "kind", "days without use"],
+            [[one.row.id, one.priority, one.row.kind or "-", one.days] for one in done.unused[:SHOWN]],
+            left=3,
+        )
+    if len(done.unused) > SHOWN:
+        emit(f"… and {len(done.unused) - SHOWN} more; --json lists all.")
+    emit_unless_written(write)
+
+
+def _emit_decay(receipt: dict[str, Any], write: bool) -> None:
+    emit_folded(
+        f"{counted(receipt['count'], 'observation')} {'archived' if write else 'to archive'}; "
+        f"P0, which is never archived: {receipt['protected_p0']}."
+    )
+    for name in ("priority", "importance", "trust"):
+        counts = ", ".join(f"{key} {count}" for key, count in receipt[f"by_{name}"].items() if count)
+        if counts:
+            emit_folded(f"By {name}: {counts}.")
+    emit_counts(
+        receipt,
+        ("without_time", "Left alone, because their time cannot be read"),
+        ("unreadable", "Left alone, because their detail is no JSON object"),
+        ("changed_meanwhile", "Changed by another program meanwhile; run the command again for these"),
+    )
+
+
+def writeback(
+    ledger: Ledger,
+    store: Folder,
+    limit: Annotated[int, typer.Option(min=1, help="Number of newest observations of memory_store to inspect.")] = 50,
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="Number of observations per commit.")] = 25,
+    force: Annotated[
+        bool, typer.Option("--force", "--overwrite", help="Overwrite values, instead of only filling empty fields.")
+    ] = False,
+    force_fields: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELDS",
+            help="What --force overwrites, separated by commas. [default: importance,importance_label,scope,category; "
+            "trust_tier only if named]",
+        ),
+    ] = None,
+    profile: Profile = "seed",
+    dry_run: DryRun = False,
+    write: Write = False,
+    despite_gateway: AllowGateway = False,
+    wait: Wait = 10.0,
+    receipt_file: Annotated[
+        Path | None, typer.Option("--receipt", metavar="FILE", help="Write the receipt to FILE, as JSON.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing unless a memory was updated.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the grades of a ledger to the engine's table.
+
+    Importance, label, scope, category and trust are filled where the table has none. In profile seed a label unknown
+    counts as none; for the public sidecar it is a value, so that only --force ever replaces it. A killed run is
+    finished by the same command.
+    """
+    from lab.memory.ledger.writeback import Options, forced_fields
+    from lab.memory.ledger.writeback import writeback as run
+
+    require_one(dry_run, write)
+    options = Options(
+        limit=limit,
+        batch=batch,
+        forced=forced_fields(force, force_fields),
+        upstream=is_upstream(profile),
+        write=write,
+        despite_gateway=despite_gateway,
+        wait_seconds=wait,
+    )
+    done = run(ledger, store, options)
+    receipt = done.receipt(ledger, store)
+    if receipt_file is not None:
+        write_atomically(receipt_file, dump_json(receipt))
+    if quiet and not done.updated:
+        return
+    for note in done.notes:
+        announce_folded(note)
+    if as_json:
+        emit_change("memory ledger writeback", store, receipt, write=write)
+    else:
+        _emit_writeback(receipt)
+
+
+def _emit_writeback(receipt: dict[str, Any]) -> None:
+    would = "would be updated" if receipt["dryRun"] else "updated"
+    fields = ", ".join(f"{name} {count}" for name, count in receipt["updatedFields"].items())
+    unchanged = receipt["skipped"] - receipt["withoutId"] - receipt["older"]
+    emit_folded(
+        f"{counted(receipt['checked'], 'observation')} checked: {counted(receipt['updated'], 'memory')} "
+        f"{would}{f' ({fields})' if fields else ''}, "
+        f"{unchanged} left as they are (they have a value, or get none), {receipt['missing']} not in the table."
+    )
+    if receipt["overwritten"]:
+        fields, memories = (receipt[name] for name in ("overwrittenFields", "overwritten"))
+        emit(f"Overwritten: {counted(fields, 'field')} of {counted(memories, 'memory')}.")
+    emit_counts(
+        receipt,
+        ("withoutId", "Observations of memory_store without the id of a memory"),
+        ("older", "Observations that are older than another of the same memory"),
+        ("notInspected", "Older observations of memory_store that were not inspected (see --limit)"),
+    )
+    if receipt["missing"]:
+        more = ", …" if receipt["missing"] > MISSING_SHOWN else ""
+        emit_folded(f"Not in the table: {', '.join(receipt['missingIds'][:MISSING_SHOWN])}{more}")
+    unknown = receipt["unknown"]
+    emit(f"Memories labelled unknown: {unknown['before']} before, {unknown['after']} after.")
+    emit_unless_written(not receipt["dryRun"])

@@ -1,4 +1,4 @@
-"""``lab memory ledger search``, ``timeline`` and ``get``: find observations by words, in order of time, and by id."""
+"""``lab memory ledger search``, ``timeline``, ``get`` and ``drift``: find observations, and see labels change."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.base.errors import UnusableInput
+from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted, shortened
 from lab.cli.options import in_utc
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.recordings.model import LABELS, TIER_OF, UNKNOWN
 from lab.report.tables import folded
 
 if TYPE_CHECKING:
     from lab.memory.ledger.archive import Pointer
+    from lab.memory.ledger.drift import Part
     from lab.memory.ledger.ledger import Observation
 
 # A fraction of a second, which a table has no room for.
 _FRACTION = re.compile(r"(?<=:\d\d)\.\d+")
 Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
 Profile = Annotated[str, typer.Option(help="seed, or upstream to behave like the public sidecar.")]
+# Periods and scopes that are printed; --json and the page have more.
+PARTS_SHOWN = 14
 
 
 def identity(text: str) -> int:
@@ -40,9 +44,15 @@ Ids = Annotated[
     list[int],
     typer.Argument(metavar="ID...", parser=identity, help="Ids of observations: 2, or obs:2 as packs cite them."),
 ]
+
+
+Scope = Annotated[str | None, typer.Option(help="Only observations of this scope.")]
+
+
 # Characters of a summary in a table.
 SHOWN = 70
-INDENT = "  "
+
+
 # The searches of a ledger, as a receipt names them, in words.
 LANES = {
     "fts_original": "full text",
@@ -52,18 +62,11 @@ LANES = {
 }
 
 
-def add_to(ledger: typer.Typer) -> None:
-    """Register the commands."""
-    ledger.command("search")(search)
-    ledger.command("timeline")(timeline)
-    ledger.command("get")(get)
-
-
 def search(
     ledger: Ledger,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a query in the syntax of FTS5.")],
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of results.")] = 20,
-    scope: Annotated[str | None, typer.Option(help="Only observations of this scope.")] = None,
+    scope: Scope = None,
     archived: Annotated[bool, typer.Option("--archived", help="Soft-archived observations as well.")] = False,
     by: Annotated[
         str, typer.Option(help="composite (relevance, importance, age, use and state) or relevance alone.")
@@ -170,7 +173,7 @@ def get(
             fields["source"] = f"{place.log}, line {place.line}" if place else None
             fields |= {"raw": lines.get(row.id)} if raw else {}
             for name, value in fields.items():
-                emit(folded(f"{name}: {'-' if value is None else value}", INDENT).lstrip(" "))
+                emit(folded(f"{name}: {'-' if value is None else value}", "  ").lstrip(" "))
             emit()
     if missing:
         raise UnusableInput(missing)
@@ -233,3 +236,80 @@ def _emit_rows(rows: list[Observation], marked: Sequence[int] = ()) -> None:
         cells = [[">" if row.id in marked else "", *line] for row, line in zip(rows, cells, strict=True)]
         headers = ["", *headers]
     emit_table(headers, cells, left=len(headers))
+
+
+def drift(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A ledger, a LanceDB folder with memories.lance, or a run directory.")
+    ],
+    by: Annotated[str, typer.Option(help="day or week (ISO 8601), in UTC.")] = "day",
+    arm: Annotated[
+        str | None, typer.Option(help="Of a run: what this arm injected, instead of the memories of the recordings.")
+    ] = None,
+    tool: Annotated[str | None, typer.Option(help="Of a ledger: only observations of this tool.")] = None,
+    most_unknown: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Fail if the newest period has a larger share of unknown memories."),
+    ] = None,
+    most_change: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Fail if the newest period differs by more from those before (p < .05)."),
+    ] = None,
+    thresholds: Annotated[
+        bool,
+        typer.Option(
+            "--thresholds",
+            help="Grade all memories by heuristic-v1: their labels if must_remember began at .50 to .95.",
+        ),
+    ] = False,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the shares of labels by period and scope.
+
+    Exit code 1: the newest period exceeds --most-unknown or --most-change.
+    """
+    from lab.memory.ledger.drift import drift as of
+    from lab.memory.ledger.drift import nouns, read, write_page
+
+    found = of(read(path, arm=arm, tool=tool, graded=thresholds), by)
+    if page is not None:
+        write_page(found, path.name, page)
+    if as_json:
+        emit_json({"path": str(path), **found.describe()})
+    else:
+        rows = nouns(found.kind)
+        _emit_parts(by, rows, found.periods[-PARTS_SHOWN:], len(found.periods))
+        emit()
+        _emit_parts("scope", rows, found.scopes[:PARTS_SHOWN], len(found.scopes))
+        if found.thresholds:
+            emit()
+            _emit_parts("must from", rows, found.thresholds, len(found.thresholds))
+        if found.undated:
+            emit(f"Without a time, in no {by}: {found.undated}.")
+        if found.change is not None:
+            emit_folded(
+                f"The labels of {found.periods[-1].name} differ from those before by {found.change.distance:.3f} "
+                f"(total variation distance, p {found.change.p:.3f})."
+            )
+        if page is not None:
+            emit(f"Page: {page}")
+    failed = []
+    newest = found.periods[-1] if found.periods else None
+    if newest is not None and most_unknown is not None and newest.share(UNKNOWN) > most_unknown:
+        failed.append(f"{newest.share(UNKNOWN):.1%} of {newest.name} are unknown, more than {most_unknown:.1%}")
+    change = found.change
+    if newest is not None and change and most_change is not None and change.distance > most_change and change.p < 0.05:
+        failed.append(f"{newest.name} differs from before by {change.distance:.3f}, more than {most_change:.3f}")
+    if failed:
+        raise CheckFailed(f"{path}: {'; '.join(failed)}")
+
+
+def _emit_parts(name: str, rows: str, parts: Sequence[Part], total: int) -> None:
+    emit_table(
+        [name, rows, *TIER_OF.values()],
+        [[part.name, part.total, *(f"{part.share(label):.1%}" for label in LABELS)] for part in parts],
+        left=1,
+    )
+    if total > len(parts):
+        emit(f"… of {total}; --json has all.")

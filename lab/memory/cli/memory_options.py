@@ -13,7 +13,6 @@ import typer
 
 from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
 from lab.cli.output import announce_folded, emit, emit_change, emit_json
-from lab.memory.cli.memory_preflight import preflight_sentence
 from lab.report.tables import folded
 
 if TYPE_CHECKING:
@@ -21,8 +20,43 @@ if TYPE_CHECKING:
     from lab.memory.tools.context import ToolResult
     from lab.memory.tools.session import Configured, Session
 
+_KEY = "weijiMemoryPreflight"
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The LanceDB folder that contains memories.lance.")]
 ScopeName = Annotated[str | None, typer.Option("--scope", help="The scope. [default: by configuration]")]
+
+
+def preflight_sentence(receipt: dict[str, Any] | None) -> str:
+    """Return why the preflight blocked a memory or could not judge it, from its receipt; blank if it permitted it."""
+    if not receipt or not receipt["attempted"]:
+        return ""
+    command, code = receipt["command"], receipt["wrapperExitCode"]
+    if receipt["policyBlock"]:
+        status = receipt["governorStatus"] or {40: "queued", 41: "rejected"}.get(code, "blocked")
+        return f"the command {command!r} judged the memory {status} (exit code {code}); it has to be reviewed there"
+    if not receipt["runtimeFailed"]:
+        return ""
+    cause, remedy = _failure(receipt)
+    closed = receipt["failMode"] == "closed"
+    then = "which blocks under failMode closed" if closed else "stored all the same, under failMode open"
+    return f"the preflight did not judge the memory, because {cause}; {then}; {remedy}"
+
+
+def _failure(receipt: dict[str, Any]) -> tuple[str, str]:
+    """Return why the command failed, and what to do."""
+    command, error = receipt["command"], receipt["errorCode"]
+    if error == "ENOENT":
+        return f"the command {command!r} was not found", f"set {_KEY}.command to its path"
+    if error == "EACCES":
+        return f"the command {command!r} is not executable", f"make it so, or correct {_KEY}.command"
+    if error == "ETIMEDOUT":
+        return f"the command {command!r} took longer than {receipt['timeoutMs']} ms", f"raise {_KEY}.timeoutMs"
+    if error == "invalid_output":
+        return f"the command {command!r} printed no JSON object", 'let it print one, such as {"ok": true}'
+    if receipt["errorMessage"] is None:
+        why = receipt["wrapperFailReason"] or "no reason given"
+        return f"the command {command!r} reported that it failed ({why})", "see its log"
+    said = receipt["errorMessage"].replace("the command", f"the command {command!r}", 1)
+    return said, f"run it by hand to see why, or correct {_KEY}.command and commandArgs"
 
 
 def _category_of(name: str | None) -> str | None:
@@ -37,11 +71,19 @@ def _category_of(name: str | None) -> str | None:
 Category = Annotated[
     str, typer.Option(callback=_category_of, help="preference, fact, decision, entity, todo or other.")
 ]
+
+
 OnlyCategory = Annotated[str | None, typer.Option("--category", callback=_category_of, help="Only this category.")]
+
+
 Limit = Annotated[int, typer.Option(min=1, max=5000, help="Maximum number of memories.")]
+
+
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="Configuration of the plugin, or an openclaw.json (JSON or YAML).")
 ]
+
+
 EmbedderName = Annotated[
     str | None,
     typer.Option(
@@ -50,25 +92,48 @@ EmbedderName = Annotated[
         help="Embedder of the table, as in lab replay, or none. [default: all-MiniLM-L6-v2]",
     ),
 ]
+
+
 VectorLength = Annotated[
     int | None, typer.Option(min=1, max=65536, help="Length of the vectors of a new table. [default: the embedder's]")
 ]
+
+
 AllowGateway = Annotated[
     bool, typer.Option("--despite-gateway", help="Write even if a running gateway uses the folder.")
 ]
+
+
+KeepDays = Annotated[float, typer.Option(min=0.0, help="Days for which older versions stay; 0 deletes them all.")]
+
+
 CompactEvery = Annotated[int, typer.Option(min=1, help="Number of commits after which the table is compacted.")]
+
+
 Wait = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for another writer of the lab.")]
+
+
 DocsIndexFile = Annotated[
     Path | None, typer.Option("--docs", metavar="FILE", help="Index of the documents. [default: FOLDER/docs.sqlite]")
 ]
+
+
 FileLimit = Annotated[int | None, typer.Option(min=1, help="Maximum number of memories. [default: all; upstream 5000]")]
+
+
 FileFormat = Annotated[
     str | None, typer.Option("--format", help="json or jsonl. [default: json if the name ends with .json, else jsonl]")
 ]
+
+
 # A text longer than this was given by mistake.
 MAX_STDIN_BYTES = 1 << 24
+
+
 # The code of every refusal that is not unusable input.
 CHECKED = ("secret_like", "weiji_memory_preflight_blocked")
+
+
 FAILED = (
     "missing_api_key",
     "provider_unavailable",

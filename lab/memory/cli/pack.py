@@ -17,7 +17,7 @@ from lab.base.errors import LabError, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
 from lab.cli.output import Json, complain, emit, emit_folded, emit_json, emit_table, emit_unless_written
-from lab.memory.cli.facts_read import HERE
+from lab.memory.cli.facts import HERE
 from lab.memory.cli.ledger_read import Profile, is_upstream
 
 if TYPE_CHECKING:

@@ -159,7 +159,7 @@ def search(
 ) -> Found:
     """Search by FTS5's query syntax, or by words if the query is not in that syntax.
 
-    ``composite`` orders by :mod:`lab.memory.ledger.search` without the factors ``off``; otherwise the order of
+    ``composite`` orders by :class:`Factors` without the factors ``off``; otherwise the order of
     the lanes stays. ``upstream`` ranks and filters as the sidecar does: of many matches it ranks the oldest alone, and
     filters the rest. ``keep_superseded`` returns superseded rows as well. Raises :class:`UnusableInput` for a blank
     query, and as :func:`given_scope`.

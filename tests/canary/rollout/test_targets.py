@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 
 from lab.base.config_resolve import Resolved, resolve_config
 from lab.base.errors import UnusableInput
+from lab.canary.cli.canary import TIMEOUT, _expects_receipts, log_file, seconds_of
 from lab.canary.cli.canary import recover as recover_command
-from lab.canary.cli.canary_options import TIMEOUT, log_file, seconds_of
-from lab.canary.cli.canary_watch import _expects_receipts
 from lab.canary.rollout import recover as recovering
 from lab.canary.rollout.change import SLOT, slot_change, slot_to_go_back_to, target_of
 from lab.canary.rollout.journal import State, begin
