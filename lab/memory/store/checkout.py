@@ -1,4 +1,4 @@
-"""Restore the table of a LanceDB folder from a tag, with a backup of what was there (IX-11 to IX-13)."""
+"""Restore the table of a LanceDB folder from a tag, with a backup of what was there (IX-11, IX-12, IX-13)."""
 
 from __future__ import annotations
 
