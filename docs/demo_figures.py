@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
     from lab.compare.paired import compare_arms
     from lab.measures.score import headlines, score_and_write, summarise
     from lab.runs.directory import open_run
-    from lab.runs.gold import read_gold
+    from lab.runs.scores import read_gold
     from lab.studies.scale import in_reach
 
     if not (folder / "report.html").exists():

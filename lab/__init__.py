@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lab.api import Options, Scored, compare, explain, judge, open_run, replay, report, score
-    from lab.golden.read import read_golden
-
-__version__ = "0.2.0"
+    from lab.base.code import __version__
+    from lab.golden.files import read_golden
 
 _PUBLIC = {
+    "__version__": "lab.base.code",
     "Options": "lab.api",
     "Scored": "lab.api",
     "compare": "lab.api",
     "explain": "lab.api",
     "judge": "lab.api",
     "open_run": "lab.api",
-    "read_golden": "lab.golden.read",
+    "read_golden": "lab.golden.files",
     "replay": "lab.api",
     "report": "lab.api",
     "score": "lab.api",

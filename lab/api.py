@@ -129,7 +129,7 @@ def score(run: str | Path | Run) -> Scored:
     Raises :class:`lab.base.errors.Incomplete` if the run is not finished.
     """
     from lab.measures.score import score_and_write, summarise
-    from lab.runs.gold import read_gold
+    from lab.runs.scores import read_gold
 
     directory = _directory(run)
     return Scored(summarise(score_and_write(directory), read_gold(directory), directory.arms))

@@ -17,7 +17,7 @@ from lab.base.formatting import counted
 from lab.runs.directory import RunDirectory
 from lab.runs.directory import open_run as open_directory
 from lab.runs.manifest import Manifest
-from lab.runs.trial import trial, trial_line
+from lab.runs.notes import trial, trial_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +160,7 @@ class Run:
         from lab.measures.score import score_run, summarise
         from lab.report.drawings import drawings
         from lab.report.pair import choose_pair
-        from lab.runs.gold import read_gold
+        from lab.runs.scores import read_gold
 
         baseline, candidate = choose_pair(self.directory, None, None)
         summary = summarise(score_run(self.directory), read_gold(self.directory), self.arms)

@@ -91,7 +91,7 @@ def vectors() -> Path:
 
 def _without_haystack(line: str) -> str:
     """A probe without judgements of memories of conversations that are not among the six."""
-    from lab.base.haystack_keys import is_added
+    from lab.golden.model import is_added
 
     probe = json.loads(line)
     for part in ("relevant", "forbidden"):

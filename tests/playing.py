@@ -13,11 +13,10 @@ from lab.golden.model import Probe
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, Play, RecallCall, Source, TurnWrites, replay
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.replay.recall_points import RecallPoint, recall_points
 from lab.replay.receipts import Listed, listed
 from lab.replay.sources import play_of, prepared_sources, tools_of
-from lab.retrieval.query_context import Retrieval
-from lab.retrieval.retrievers import StoreRetriever, make_store
+from lab.replay.timeline import RecallPoint, recall_points
+from lab.retrieval.retrievers import Retrieval, StoreRetriever, make_store
 from lab.retrieval.tokens import words_under
 from lab.systems.contract import Arm, Recall
 from lab.systems.kit import Kit, Tools

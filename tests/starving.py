@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lab.embedding.embedder import HashingEmbedder
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.recall.turn import Turn
 from tests.systems.openclaw.conftest import DAY, NOW, Talk, flow, row
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.base.config_edit import MISSING, at_path, differing, member_text, read_edited, remove_value, set_value
+from lab.base.config_text import MISSING, at_path, differing, member_text, read_edited, remove_value, set_value
 from lab.base.errors import UnusableInput
 
 PATH = ("plugins", "slots", "memory")

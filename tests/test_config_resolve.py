@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lab.base.config_edit import MISSING
 from lab.base.config_env import config_if_named, config_named, config_of, dotenv_files, references, state_of, user_path
 from lab.base.config_resolve import MAX_BYTES, MAX_DEPTH, Resolved, resolve_config
+from lab.base.config_text import MISSING
 from lab.base.errors import UnusableInput
 
 

@@ -27,7 +27,9 @@ PLAIN = ("Options", "Scored", "explain", "judge", "open_run", "score")
 PACKAGES = ("compare", "replay", "report")
 
 
-@pytest.mark.parametrize(("name", "home"), [*((name, "lab.api") for name in PLAIN), ("read_golden", "lab.golden.read")])
+@pytest.mark.parametrize(
+    ("name", "home"), [*((name, "lab.api") for name in PLAIN), ("read_golden", "lab.golden.files")]
+)
 def test_public_names_are_the_objects_of_their_modules(name: str, home: str) -> None:
     assert (getattr(lab, name).__module__, getattr(lab, name).__name__) == (home, name)
     assert name in lab.__all__

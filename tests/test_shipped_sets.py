@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.golden.files import read_golden
 from lab.golden.lint import lint
 from lab.golden.model import ABSENT, CONDITIONS, NOTHING
-from lab.golden.read import read_golden
 from lab.recordings.readers import read_library, with_golden
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,4 +1,6 @@
-"""Hashes of the source code that a result depends on: the import closure of the modules that make it.
+"""The version of the lab, and hashes of the source code that a result depends on.
+
+A hash covers the import closure of the modules that make the result.
 
 Imports are read from the sources, so nothing is loaded. An import inside a function counts, as it may be run; one for
 types alone does not. Modules that are named as strings, such as those of the arms, are no imports: who loads them by
@@ -14,6 +16,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+__version__ = "0.2.0"
 # The folder of the package.
 LAB = Path(__file__).parents[1]
 _IMPORT = re.compile(

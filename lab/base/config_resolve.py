@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.base.config_edit import MISSING, at_path, member_text
 from lab.base.config_env import (
     STATE_DIR,
     Keys,
@@ -29,7 +28,7 @@ from lab.base.config_env import (
     user_path,
     variables,
 )
-from lab.base.config_text import parse_config, parse_json
+from lab.base.config_text import MISSING, at_path, member_text, parse_config, parse_json
 from lab.base.errors import UnusableInput
 from lab.base.files import require_finite
 from lab.base.formatting import free_of_credentials
@@ -66,7 +65,7 @@ class Node:
 class Deciding(NamedTuple):
     """Where the value of a key stands, or would have to be inserted: the file and the keys inside it.
 
-    ``written`` is the value as the file has it, :data:`lab.base.config_edit.MISSING` if no file sets it. ``why_not``
+    ``written`` is the value as the file has it, :data:`lab.base.config_text.MISSING` if no file sets it. ``why_not``
     says why an edit of this file cannot set it; blank if one can.
     """
 

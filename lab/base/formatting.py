@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+from rich.cells import cell_len
 
 # After a single slash (a URI that was turned into a path), a name without a password may be part of the path.
 _USER = re.compile(
@@ -133,3 +136,57 @@ def milliseconds(value: float) -> str:
 def markdown(text: str) -> str:
     """Escape text for one line of Markdown, inside or outside a table."""
     return text.translate(_MARKDOWN)
+
+
+CUT = "…"
+# The marks between the parts of a key; they are kept.
+_MARKS = re.compile(r"([/:#])")
+# A part is not cut to fewer columns than this.
+_LEAST = 4
+
+
+def short_keys(keys: Iterable[str], room: int) -> dict[str, str]:
+    """Return what to show for each key, in at most ``room`` columns: the key with ``…`` in its longest parts.
+
+    No two keys get the same text: keys whose beginnings are alike keep their ends, and if these are alike as well, or
+    nothing more can be cut, a key stays whole. ``lab explain`` takes a turn as it is shown here.
+    """
+    whole = list(dict.fromkeys(keys))
+    shown = {key: key for key in whole}
+    for cut in (_cut_end, _cut_start):
+        counts = Counter(shown.values())
+        tried = {
+            key: _fitted(key, room, cut)
+            for key in whole
+            if (cell_len(shown[key]) > room if cut is _cut_end else counts[shown[key]] > 1)
+        }
+        shown |= tried
+    counts = Counter(shown.values())
+    return {key: key if counts[text] > 1 else text for key, text in shown.items()}
+
+
+def is_short_for(short: str, key: str) -> bool:
+    """Return whether a text with ``…`` in it, or the last parts of a key, can stand for the key."""
+    if CUT in short:
+        return re.fullmatch(".+".join(map(re.escape, short.split(CUT))), key) is not None
+    return key.endswith(f"/{short}")
+
+
+def _fitted(key: str, room: int, cut: Callable[[str], str]) -> str:
+    parts = _MARKS.split(key)
+    while cell_len("".join(parts)) > room:
+        place = max(range(len(parts)), key=lambda at: cell_len(parts[at]))
+        if cell_len(parts[place]) <= _LEAST:
+            return key
+        parts[place] = cut(parts[place])
+    return "".join(parts)
+
+
+def _cut_end(part: str) -> str:
+    """Take a character from the end of a part."""
+    return part.removesuffix(CUT)[:-1] + CUT
+
+
+def _cut_start(part: str) -> str:
+    """Take a character from the beginning of a part."""
+    return CUT + part.removeprefix(CUT)[1:]

@@ -14,7 +14,7 @@ from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_no
 from lab.cli.replay_options import LABELLED, takes_replay_options
 
 if TYPE_CHECKING:
-    from lab.compare.ablation import StepResult
+    from lab.compare.arms import StepResult
     from lab.replay.plan import ReplayRequest
 
 
@@ -37,14 +37,13 @@ def ablate(
 
     Shows what each step adds. All steps share one retrieval, so the ablation costs little more than one arm.
     """
-    from lab.compare.ablation import ablation, measures_shown
+    from lab.compare.arms import ablation, measures_shown
     from lab.measures.score import score_and_write, summarise
-    from lab.replay.config_notes import config_notes
     from lab.replay.run import run_replay
     from lab.report.figures_forest import ablation_chart
     from lab.report.slides import draw, save
-    from lab.runs.gold import read_gold
-    from lab.runs.trial import trial
+    from lab.runs.notes import config_notes, trial
+    from lab.runs.scores import read_gold
     from lab.systems.openclaw.ablation import ABLATION
 
     request = replace(request, arms=tuple(step.arm for step in ABLATION))

@@ -119,7 +119,7 @@ def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json:
 def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
     """Show a baseline: its run, arms and earlier approvals. Fails, naming the file, if it is damaged."""
     from lab.nightly.baselines import get, open_baseline
-    from lab.runs.trial import trial
+    from lab.runs.notes import trial
 
     baseline = get(folder, name)
     run, now = open_baseline(baseline), baseline.now

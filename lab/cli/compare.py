@@ -106,7 +106,7 @@ def _emit_markdown(comparison: Comparison, differences: list[Difference], comman
     from lab.base.formatting import markdown
     from lab.report.comparison import SLICED, WIDE, by_measure, gains, judged, notes, sliced, wide
     from lab.report.tables import markdown_table
-    from lab.runs.trial import trial_line
+    from lab.runs.notes import trial_line
 
     warning = trial_line(comparison.trial)
     title = f"{markdown(comparison.candidate)} minus {markdown(comparison.baseline)}{markdown(judged(comparison))}"
@@ -128,7 +128,7 @@ def _emit_markdown(comparison: Comparison, differences: list[Difference], comman
 def _emit_latex(comparison: Comparison, differences: list[Difference], _: dict[str, list[str]]) -> None:
     from lab.report.comparison import SLICED, WIDE, by_measure, gains, judged, notes, sliced, wide
     from lab.report.tables import latex, latex_table
-    from lab.runs.trial import trial_line
+    from lab.runs.notes import trial_line
 
     warning = trial_line(comparison.trial)
     names = f"{' '.join(comparison.candidate.split())} minus {' '.join(comparison.baseline.split())}"

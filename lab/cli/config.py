@@ -77,7 +77,7 @@ def check(file: File = None, profile: Profile = "seed", host: HostVersion = None
     checked for the lab only, unless --host is given. Files that $include names
     and variables in ${NAME} are resolved as the host does.
     """
-    from lab.replay.config_notes import config_note
+    from lab.runs.notes import config_note
     from lab.systems.openclaw.config.file import embedder_of, locate
     from lab.systems.openclaw.config.resolve import check_config, require_profile
     from lab.systems.openclaw.upstream.host import check_host, host_of, with_unset

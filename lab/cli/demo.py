@@ -59,8 +59,8 @@ def demo(
     from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
     from lab.report.build import build_report
-    from lab.runs.gold import read_gold
-    from lab.runs.trial import trial
+    from lab.runs.notes import trial
+    from lab.runs.scores import read_gold
     from lab.studies.saturation import FILE, saturation, write_points
 
     out = out or Path("reports/demo-all" if everything else "reports/demo")

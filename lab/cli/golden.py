@@ -78,12 +78,10 @@ def pool(
     as_json: Json = False,
 ) -> None:
     """Pool the memories that several arms recall, to be judged."""
+    from lab.golden.files import read_golden, write_new
     from lab.golden.judging import aside, judged_keys
-    from lab.golden.read import read_golden
-    from lab.golden.write import write_new
     from lab.recordings.readers import not_among
-    from lab.replay.chosen_turns import Chosen
-    from lab.replay.pool import make_capture_pool, make_pool
+    from lab.replay.pool import Chosen, make_capture_pool, make_pool
 
     not_among(Path(request.path), request.format, out)
     again = [probe.turn for probe in read_golden(probes_of).probes if probe.turn] if probes_of else []
@@ -125,15 +123,14 @@ def lint(
 
     Finds unknown keys, contradictions, leaks, duplicates and unjudged memories.
     """
-    from lab.base.haystack_keys import is_added
     from lab.base.set_registry import datasets_beside
-    from lab.compare.design import power
-    from lab.golden.changes import marks
+    from lab.compare.statistics import power
+    from lab.golden.files import read_golden
     from lab.golden.judging import aside
     from lab.golden.lint import WITHOUT_REASON
     from lab.golden.lint import lint as check
-    from lab.golden.read import read_golden
-    from lab.recordings.equal import equal_conversations
+    from lab.golden.model import is_added, marks
+    from lab.recordings.model import equal_conversations
 
     if (baseline is None) != (candidate is None) or (baseline is not None and run is None):
         raise UnusableInput("--baseline and --candidate name two arms of --run; give all three")
@@ -217,8 +214,8 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """List the differences between two golden sets. Exit code 1 if there are any."""
-    from lab.golden.changes import differences as compare_sets
-    from lab.golden.read import read_golden
+    from lab.golden.files import read_golden
+    from lab.golden.model import differences as compare_sets
 
     differences = compare_sets(read_golden(before), read_golden(after))
     if as_json:
@@ -241,9 +238,8 @@ def split(
 
     Tune on dev.jsonl, and use test.jsonl once, at the end.
     """
-    from lab.golden.changes import split as split_set
-    from lab.golden.read import read_golden
-    from lab.golden.write import golden_bytes, write_new_folder
+    from lab.golden.files import golden_bytes, read_golden, write_new_folder
+    from lab.golden.model import split as split_set
 
     halves = dict(zip(("dev", "test"), split_set(read_golden(path), share, seed), strict=True))
     write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.judged) for name, half in halves.items()})
@@ -284,8 +280,8 @@ def agree(
     from itertools import combinations
 
     from lab.compare.agreement import agree as measure_agreement
+    from lab.golden.files import read_golden
     from lab.golden.pool import read_pool
-    from lab.golden.read import read_golden
 
     pooled = {turn.turn: turn.keys for turn in read_pool(pool).turns} if pool else None
     by_name = (

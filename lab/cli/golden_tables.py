@@ -10,7 +10,7 @@ from lab.cli.output import emit, emit_folded, emit_list, emit_table
 
 if TYPE_CHECKING:
     from lab.compare.agreement import Agreements
-    from lab.golden.changes import Differences
+    from lab.golden.model import Differences
 
 SHOWN = 20
 

@@ -89,12 +89,12 @@ def init(
     from dataclasses import replace
 
     from lab.base.config_env import config_of
+    from lab.base.shape import to_json
     from lab.gate.line import GRAVITY, INCONCLUSIVE
     from lab.gate.verdict import EXIT
     from lab.host.home import look
-    from lab.recordings.origins import require_known
+    from lab.recordings.readers import require_known
     from lab.replay.rollback import require_accepted
-    from lab.runs.records import to_json
 
     require_known(origin)
     _require_files(new, golden, log)
@@ -245,9 +245,9 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
     """Judge the receipts in a log; return None if it has none."""
     from lab.base.files import dump_json, write_atomically
     from lab.canary.audit.audit import audit
-    from lab.gate.audit_file import nothing_found, unreadable
     from lab.gate.outputs import write_verdict
     from lab.gate.policy import read_policy
+    from lab.gate.receipts import nothing_found, unreadable
     from lab.gate.verdict import judge
     from lab.runs.directory import AUDIT
 
@@ -293,9 +293,8 @@ def _pool(request: ReplayRequest, out: Path, turns: int, announce: Announce) -> 
 
     from lab.base.files import dump_json, write_atomically
     from lab.cli.init_draw import draw_record, draw_sentences
-    from lab.golden.write import write_new
-    from lab.replay.chosen_turns import Chosen, NothingToPool
-    from lab.replay.pool import make_drawn_pool
+    from lab.golden.files import write_new
+    from lab.replay.pool import Chosen, NothingToPool, make_drawn_pool
 
     file = out / POOL
     if not file.exists():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lab.base.formatting import counted
 
 if TYPE_CHECKING:
-    from lab.replay.chosen_turns import Drawn
+    from lab.replay.pool import Drawn
 
 
 def draw_record(drawn: Drawn, share: float) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def draw_record(drawn: Drawn, share: float) -> dict[str, Any]:
 
     ``all`` assumes that every turn needs a memory, ``some`` that the first ``share`` of them does.
     """
-    from lab.compare.design import power_of
+    from lab.compare.statistics import power_of
 
     return drawn.as_json() | {
         "power": {

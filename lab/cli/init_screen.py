@@ -45,8 +45,7 @@ def show_outcome(
     """Print what was done; ``named`` are the paths for the names in commands."""
     from lab.cli.verdict_tables import emit_verdict
     from lab.host.home import in_bytes
-    from lab.replay.config_notes import config_notes
-    from lab.runs.trial import trial
+    from lab.runs.notes import config_notes, trial
 
     run = outcome.run
     emit_trial(trial(run.manifest))

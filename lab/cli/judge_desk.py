@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.cells import cell_len
 
 from lab.base.errors import UnusableInput
-from lab.base.formatting import counted
+from lab.base.formatting import counted, short_keys
 from lab.cli.judge_help import CAPTURE_HELP, HELP, KEPT, NAMES
 from lab.cli.judge_lines import (
     Line,
@@ -29,7 +29,6 @@ from lab.cli.judge_lines import (
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
 from lab.recordings.model import GLOBAL, Memory, Recording, Turn
-from lab.runs.keys import shortened
 
 # Prefix of pasted text.
 PASTED = "text:"
@@ -305,7 +304,7 @@ class Desk:
         left = f"{self.position + 1}/{len(self._turns)}, {progress['done']} done"
         left += f", {progress['skipped']} skipped" if progress["skipped"] else ""
         room = columns - cell_len(f"{left}    {turn.scope}{state} ")
-        key = shortened(self._turns, room)[turn.key]
+        key = short_keys(self._turns, room)[turn.key]
         return bar(f"{left}  {key}  {turn.scope}{state}", columns)
 
     def _menu(self, columns: int) -> list[Line]:

@@ -26,14 +26,14 @@ def missed(
     Every recall at a probe is repeated and explained, as lab explain explains one. The causes of an arm sum to all that
     it missed. Writes missed.parquet, with one row per missed memory, and a waterfall chart into DIR.
     """
-    from lab.replay.missed import CAUSES, FILE, write_missed
-    from lab.replay.missed import missed as explain_all
+    from lab.replay.explain import CAUSES, FILE, write_missed
+    from lab.replay.explain import missed as explain_all
     from lab.report.entry import source_of
     from lab.report.figures_arms import missed_chart
     from lab.report.slides import draw, save
     from lab.report.tables import text_tables
     from lab.runs.directory import open_run
-    from lab.runs.trial import trial
+    from lab.runs.notes import trial
 
     opened = open_run(run)
     rows, counts = explain_all(opened, jobs=jobs, announce=announce)

@@ -64,7 +64,7 @@ def nightly(
 def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
     from lab.gate.line import ADDED, PASS
     from lab.gate.outputs import gravest_first
-    from lab.runs.trial import trial_line
+    from lab.runs.notes import trial_line
 
     warning = trial_line(nightly_run.trial)
     emit_folded(

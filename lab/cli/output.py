@@ -114,7 +114,7 @@ def emit_next(done: str, command: str | None) -> None:
 
 def emit_trial(reasons: Sequence[str]) -> None:
     """Print why a run is only a trial; print nothing if it is not."""
-    from lab.runs.trial import trial_line
+    from lab.runs.notes import trial_line
 
     if warning := trial_line(reasons):
         emit_folded(warning)

@@ -159,7 +159,7 @@ def import_copy(
 
     The card lists origin, licence, counts and checksums. The folder is created complete or not at all.
     """
-    from lab.recordings.take import take
+    from lab.recordings.convert import take
 
     taken = take(path, format, out, only_known=strict)
     if as_json:
@@ -205,7 +205,7 @@ def convert(
     The result is read back and compared with the source.
     """
     from lab.recordings.convert import convert as write
-    from lab.replay.candidate_lines import with_candidates
+    from lab.replay.pool import with_candidates
     from lab.replay.scopes import with_valid_scopes
 
     def change(library: Library) -> Library:
@@ -234,7 +234,7 @@ def schema(as_json: Json = False) -> None:
     """
     import json
 
-    from lab.recordings.schema import line_schema
+    from lab.recordings.native import line_schema
 
     if as_json:
         emit_json(line_schema())

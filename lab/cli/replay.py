@@ -41,12 +41,9 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Replay recordings turn by turn through one or more arms."""
-    from lab.replay.config_notes import config_notes
-    from lab.replay.run import run_replay
-    from lab.replay.shards import parse_shard
-    from lab.runs.failed_recalls import why_failed
-    from lab.runs.records import to_json
-    from lab.runs.trial import trial
+    from lab.base.shape import to_json
+    from lab.replay.run import parse_shard, run_replay
+    from lab.runs.notes import config_notes, trial, why_failed
 
     part = parse_shard(shard) if shard else None
     if part and and_score:
@@ -57,7 +54,7 @@ def replay(
     summary = None
     if and_score and not outcome.failures and not outcome.run.manifest.failed:
         from lab.measures.score import score_and_write, summarise
-        from lab.runs.gold import read_gold
+        from lab.runs.scores import read_gold
 
         summary = summarise(score_and_write(outcome.run), read_gold(outcome.run), outcome.run.arms)
     reasons = trial(outcome.run.manifest)
@@ -119,14 +116,13 @@ def score(
         return
     if run is None:
         raise UnusableInput("give the run directory to score, or --list to list the measures")
+    from lab.base.shape import to_json
     from lab.measures.catalogue import canonical
     from lab.measures.score import more_measures, score_and_write, score_run, summarise, unequal_counts
-    from lab.replay.config_notes import config_notes
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
-    from lab.runs.gold import read_gold
-    from lab.runs.records import to_json
-    from lab.runs.trial import trial
+    from lab.runs.notes import config_notes, trial
+    from lab.runs.scores import read_gold
 
     opened = open_run(run, allow_failed=allow_failed)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
@@ -173,8 +169,7 @@ def _list_measures(as_json: bool) -> None:
 
 def _measures_shown(summary: dict[str, Any], run: RunDirectory, selected: Sequence[str]) -> list[str]:
     """Return the measures selected by the user, or the main ones. Raises :class:`UnusableInput` for an absent one."""
-    from lab.measures.catalogue import canonical
-    from lab.measures.names import require_measure
+    from lab.measures.catalogue import canonical, require_measure
     from lab.measures.score import headlines, with_judged
 
     known = _measured(summary)

@@ -51,7 +51,7 @@ def retention(
     included.
     """
     from lab.runs.directory import open_run
-    from lab.runs.trial import trial
+    from lab.runs.notes import trial
     from lab.studies.retention import (
         DEFAULT,
         FILE,

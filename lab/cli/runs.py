@@ -51,7 +51,7 @@ def list_runs(
     from lab.nightly.baselines import is_object
     from lab.nightly.nightly_folder import nightly_run_of
     from lab.runs.directory import open_run
-    from lab.runs.trial import TITLE, trial
+    from lab.runs.notes import TITLE, trial
 
     if not root.is_dir():
         raise UnusableInput(f"{root}: no such folder")
@@ -105,7 +105,7 @@ def merge(
 
     The result is byte-identical to a replay without shards.
     """
-    from lab.replay.shards import merge as merge_shards
+    from lab.replay.run import merge as merge_shards
 
     merged = merge_shards(out, shards, announce)
     if as_json:
@@ -133,8 +133,7 @@ def remove(
     from lab.base.files import only_writer
     from lab.nightly.baselines import require_no_object
     from lab.report.drawings import FIGURES
-    from lab.runs.directory import open_run
-    from lab.runs.removal import files_of_run, remove_run
+    from lab.runs.directory import files_of_run, open_run, remove_run
 
     opened = open_run(run)
     require_no_object(opened.path)

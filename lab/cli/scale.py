@@ -53,7 +53,7 @@ def scale(
     """
     from lab.report.figures_studies import scale_chart
     from lab.report.study import Part, Study
-    from lab.runs.trial import trial_line
+    from lab.runs.notes import trial_line
     from lab.studies.scale import SIZES
     from lab.studies.scale import scale as measure
 

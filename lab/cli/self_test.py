@@ -15,8 +15,7 @@ from lab.report.tables import markdown_table, show
 
 if TYPE_CHECKING:
     from lab.gate.selftest.faults import Fault
-    from lab.gate.selftest.run import Report
-    from lab.gate.selftest.trial import Trial
+    from lab.gate.selftest.run import Report, Trial
 
 FILES = "self-test.json", "self-test.md"
 
@@ -54,9 +53,9 @@ def self_test(
     """
     from lab.base.files import dump_json, write_atomically
     from lab.gate.policy import read_policy
-    from lab.gate.selftest.replays import shipped_replays
     from lab.gate.selftest.run import REQUIRED
     from lab.gate.selftest.run import self_test as run
+    from lab.gate.selftest.sandbox import shipped_replays
 
     chosen = _chosen(fault or [], faults, patch or [])
     if listed:

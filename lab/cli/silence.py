@@ -47,13 +47,13 @@ def silence(
     """
     from dataclasses import replace
 
+    from lab.base.shape import to_json
     from lab.replay.plan import make_plan
     from lab.report.figures_studies import silence_chart
     from lab.report.study import Part, Study
     from lab.retrieval.silence import ABOUT
     from lab.runs.manifest import NO_HAYSTACK, resolved_of
-    from lab.runs.records import to_json
-    from lab.runs.trial import trial_of_replay
+    from lab.runs.notes import trial_of_replay
     from lab.studies.silence import FILE, Chosen, Terms, chosen, collect, curves, write_points
 
     options.require_no_run(out)

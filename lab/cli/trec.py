@@ -35,7 +35,7 @@ def export(
 
     White space in names is percent-encoded. Scores decrease strictly with rank, so that every tool keeps the order.
     """
-    from lab.measures.export import export_run
+    from lab.measures.trec import export_run
     from lab.runs.directory import open_run
 
     files = export_run(open_run(run), format, out, with_text=with_text)
@@ -60,9 +60,8 @@ def import_(
     Means are over all queries of the qrels; a query that a run lacks scores 0, as with trec_eval -c. Ties are broken as
     in trec_eval.
     """
-    from lab.measures.batch import evaluate
     from lab.measures.catalogue import canonical
-    from lab.measures.trec import read_qrels, read_run
+    from lab.measures.trec import evaluate, read_qrels, read_run
 
     if len(set(run)) < len(run):
         raise UnusableInput("a run file was given twice; give each --run once")

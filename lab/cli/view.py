@@ -38,7 +38,7 @@ def view(
 
     Serves read-only pages to this machine only, and follows a run that is still growing. Stop it with Ctrl-C.
     """
-    from lab.runs.trial import trial_of
+    from lab.runs.notes import trial_of
     from lab.view.app import make_app
     from lab.view.live import Live
     from lab.view.pages import Viewer

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.compare.power import t_quantile
-from lab.golden.changes import IRRELEVANT, by_id, marks
-from lab.golden.model import GoldenSet, Probe
+from lab.compare.statistics import t_quantile
+from lab.golden.model import IRRELEVANT, GoldenSet, Probe, by_id, marks
 from lab.recordings.model import GLOBAL, Recording
 
 # How often each pair of grades occurs.

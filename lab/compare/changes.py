@@ -6,21 +6,173 @@ conversations that are the same in both runs; those that were added, removed or 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import join
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.columns import codes_of, numbers
 from lab.base.errors import CannotMeasure, NotComparable
-from lab.compare.changed_writes import PREFIX, written_turns
+from lab.base.shape import to_json
 from lab.compare.comparable import NO_CONVERSATIONS, Common, common
-from lab.compare.manifest_changes import moved
 from lab.runs.directory import RunDirectory
+from lab.runs.manifest import Manifest
+from lab.runs.tables import read_table
+from lab.systems.contract import ArmInfo
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+PREFIX = "writes."
+# What identifies the rows of a turn, and what follows from the turn.
+_PLACE = ("arm", "turn", "seq")
+
+
+class WrittenTurn(NamedTuple):
+    """A turn at which an arm wrote in either run, and the columns that differ, such as ``writes.id``."""
+
+    arm: str
+    turn: str
+    columns: tuple[str, ...]
+
+
+def written_turns(
+    before: RunDirectory, after: RunDirectory, conversation: str, arms: Sequence[str]
+) -> list[WrittenTurn]:
+    """Return every turn at which one of the arms wrote in either run, in the order of the conversation.
+
+    A run without a file of writes wrote nothing. Raises :class:`NotComparable` if the files have different columns.
+    """
+    tables = [_table(run, conversation) for run in (before, after)]
+    names = [table.schema.names for table in tables if table is not None]
+    if not names:
+        return []
+    if names[0] != names[-1]:
+        raise NotComparable(
+            f"{before.path} and {after.path} cannot be compared: their files of writes have different columns; replay "
+            "the older run again"
+        )
+    left, right = map(_by_turn, tables)
+    columns = [name for name in names[0] if name not in _PLACE]
+    places = sorted({place for place in (*left, *right) if place[0] in arms}, key=lambda at: (arms.index(at[0]), at))
+    return [
+        WrittenTurn(
+            arm, turn, _differing_columns(left.get((arm, seq, turn), ()), right.get((arm, seq, turn), ()), columns)
+        )
+        for arm, seq, turn in places
+    ]
+
+
+def _table(run: RunDirectory, conversation: str) -> pa.Table | None:
+    path = run.writes(conversation)
+    return read_table(run.check(path)) if run.name_of(path) in run.digests else None
+
+
+def _by_turn(table: pa.Table | None) -> Mapping[tuple[str, int, str], Sequence[Mapping[str, Any]]]:
+    rows: defaultdict[tuple[str, int, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in [] if table is None else table.to_pylist():
+        rows[row["arm"], row["seq"], row["turn"]].append(row)
+    return rows
+
+
+def _differing_columns(
+    left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]], columns: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the columns in which the rows of a turn differ; by ``repr``, so that NaN equals NaN."""
+    return tuple(
+        f"{PREFIX}{name}" for name in columns if [repr(row[name]) for row in left] != [repr(row[name]) for row in right]
+    )
+
+
+# Keys of the resolved settings, listed after the versions and before the arms; any other key comes last.
+SETTINGS = ("store", "profile", "depth", "faults", "format", "memories", "memories_from")
+DATA = ("recordings", "golden", "documents", "conversations")
+SHOWN_DIGITS = 12
+
+
+def moved(before: Manifest, after: Manifest) -> tuple[str, ...]:
+    """Return the manifest differences that could explain different receipts, each as ``numpy 2.3.1 -> 2.3.2``.
+
+    The order is: the lab, its source, the packages, Python and the machine, the embedder, the settings, each
+    configuration key of each arm, and each data file. Empty if the manifests agree.
+    """
+    old, new = to_json(before.resolved), to_json(after.resolved)
+    old_environment, new_environment = before.environment, after.environment
+    differences = [*_value("lab", before.resolved.lab, after.resolved.lab), *_source(before, after)]
+    differences += _mapping("", old_environment.packages, new_environment.packages)
+    for name in ("python", "platform", "machine"):
+        differences += _value(name, getattr(old_environment, name), getattr(new_environment, name))
+    differences += _mapping("embedder ", old.get("embedder"), new.get("embedder"))
+    rest = sorted((old.keys() | new.keys()) - {"lab", "embedder", "arms", *SETTINGS, *DATA})
+    for name in (*SETTINGS, *rest):
+        differences += _mapping(f"{name} ", {"": old.get(name)}, {"": new.get(name)})
+    differences += _arms(before.resolved.arms, after.resolved.arms)
+    for name in DATA:
+        differences += _mapping(f"{name} ", old.get(name), new.get(name))
+    return tuple(differences)
+
+
+def _source(old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield differences in the commit, in uncommitted changes, and in the digest of the code.
+
+    The digest is of the code that a run uses, so one of other systems or another format is no evidence of a change.
+    """
+    before, after = old.environment, new.environment
+    yield from _value("git", before.commit, after.commit)
+    dirty = [bool(environment.git and environment.git.dirty) for environment in (before, after)]
+    covered = [(run.resolved.format, {arm.system for arm in run.resolved.arms}) for run in (old, new)]
+    if covered[0] != covered[1]:
+        return
+    # If the code is equal, uncommitted changes explain nothing.
+    if any(dirty) and (before.code is None or before.code != after.code):
+        yield "git uncommitted changes " + ("in both" if all(dirty) else f"{_flag(dirty[0])} -> {_flag(dirty[1])}")
+    yield from _value("code", before.code, after.code)
+
+
+def _arms(before: Sequence[ArmInfo], after: Sequence[ArmInfo]) -> Iterator[str]:
+    old, new = ({arm.name: to_json(arm) for arm in arms} for arms in (before, after))
+    for name in [*old, *(name for name in new if name not in old)]:
+        if name in old and name in new:
+            yield from _mapping(f"arm {name}: ", old[name], new[name])
+        else:
+            yield f"arm {name}: " + ("present -> absent" if name in old else "absent -> present")
+
+
+def _mapping(title: str, before: object, after: object) -> Iterator[str]:
+    """Yield the differences between the leaves of two nested values, each with its dotted name."""
+    old, new = dict(_leaves(before)), dict(_leaves(after))
+    for name in sorted(old.keys() | new.keys()):
+        yield from _value(f"{title}{name}".strip(), old.get(name), new.get(name))
+
+
+def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
+    elif value is not None:
+        yield name, value
+
+
+def _value(title: str, before: object, after: object) -> Iterator[str]:
+    # Compare as text: a manifest that was read from a file has lists where freshly resolved settings have tuples.
+    if _text(before, full=True) != _text(after, full=True):
+        yield f"{title} {_text(before)} -> {_text(after)}"
+
+
+def _text(value: object, *, full: bool = False) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(element, full=full) for element in value) or "nothing"
+    text = str(value)
+    is_hash = len(text) in (40, 64) and set(text) <= set("0123456789abcdef")
+    return text[:SHOWN_DIGITS] if is_hash and not full else text
+
+
+def _flag(value: bool) -> str:
+    return "yes" if value else "no"
+
 
 SHOWN = 5
 # The columns that hold what is injected; the others say how it was chosen.
@@ -50,7 +202,7 @@ class Changes:
     """The result of an exact comparison.
 
     ``arms`` are in both runs, ``only_before`` and ``only_after`` in one. ``moved`` lists manifest differences that
-    could explain a change, see :func:`lab.compare.manifest_changes.moved`. ``common`` says which conversations were
+    could explain a change, see :func:`lab.compare.changes.moved`. ``common`` says which conversations were
     compared.
     """
 

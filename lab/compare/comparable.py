@@ -1,4 +1,7 @@
-"""Which conversations two runs have in common, and whether they judged the same things there (IN-8, IN-9)."""
+"""Which conversations two runs have in common, and whether they judged the same things there (IN-8, IN-9).
+
+Conversations of a run with identical content under several names form one cluster.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,20 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import NotComparable
 from lab.base.formatting import counted
+from lab.base.shape import to_json
 from lab.runs.directory import RunDirectory
-from lab.runs.records import to_json
+
+
+def equal_in(run: RunDirectory) -> dict[str, str]:
+    """Map each conversation that has an identical copy in the run to the first name of its group."""
+    return {name: group[0] for group in run.manifest.resolved.equal_conversations or () for name in group}
+
+
+def equal_notes(run: RunDirectory) -> tuple[str, ...]:
+    """Return one sentence for each group of identical conversations."""
+    groups = (", ".join(group) for group in run.manifest.resolved.equal_conversations or ())
+    return tuple(f"conversations {names} are identical turn by turn and count as one" for names in groups)
+
 
 # What the data are. Runs that list the content of each conversation are compared by that instead.
 DATA = ("memories_from", "recordings", "golden", "conversations")

@@ -1,4 +1,9 @@
-"""Paired comparison of two arms: differences, their uncertainty, and the probes that gained or lost a hit."""
+"""Paired comparison of two arms: differences, their uncertainty, and the probes that gained or lost a hit.
+
+Beside every hit stands how much of what each arm returned was judged. An unjudged memory counts as not relevant, so an
+arm that returns more unjudged memories may look worse than it is, and two arms whose shares differ are not measured
+alike (Buckley and Voorhees 2004 on incomplete judgements).
+"""
 
 from __future__ import annotations
 
@@ -7,22 +12,141 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.compare.comparable import require_comparable
-from lab.compare.equal import equal_in, equal_notes
-from lab.compare.judged import apart, as_json, judged_means
-from lab.compare.pairs import Pairs, by_conversation, pairs_by_measure
+from lab.base.formatting import number
+from lab.compare.comparable import equal_in, equal_notes, require_comparable
 from lab.compare.statistics import Estimate, clipped, clustered, holm, is_shown, sign_flips
-from lab.measures.catalogue import RANKED, canonical, direction, is_better, widest
-from lab.measures.names import require_measure
+from lab.measures.catalogue import RANKED, canonical, direction, entry_of, is_better, require_measure, widest
 from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run
-from lab.replay.config_notes import config_notes
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.gold import read_gold
-from lab.runs.scores import Scores
-from lab.runs.trial import trial_of
+from lab.runs.notes import config_notes, trial_of
+from lab.runs.scores import Scores, Values, read_gold
+
+# Two arms whose Judged@k differ by more than this are not measured alike.
+MOST_APART = 0.05
+ROUNDING = 1e-9
+
+
+def judged_means(scores: Scores, cutoff: int) -> dict[str, float]:
+    """Return the mean of Judged@cutoff by arm, for the arms that have values and inject anything at all."""
+    means = {}
+    for arm in scores.arms:
+        of_arm = scores.of_arm(arm)
+        items = of_arm.get("InjectedItems")
+        values = of_arm[name].value if (name := f"Judged@{cutoff}") in of_arm else []
+        if values and (items is None or any(items.value)):
+            means[arm] = math.fsum(values) / len(values)
+    return means
+
+
+def apart(shares: Mapping[str, float], cutoff: int) -> str | None:
+    """Return a warning if Judged@cutoff of some arms differ by more than :data:`MOST_APART`; else None."""
+    if len(shares) < 2 or max(shares.values()) - min(shares.values()) <= MOST_APART + ROUNDING:
+        return None
+    listed = ", ".join(f"{arm} {number(share)}" for arm, share in shares.items())
+    return (
+        f"the arms are not judged alike: Judged@{cutoff} is {listed}, and a memory that was not judged counts as not "
+        "relevant; judge what they return, as lab golden pool lists it, before you trust a difference in hits"
+    )
+
+
+def as_json(shares: Mapping[str, float], cutoff: int) -> dict[str, Any]:
+    """Return plain values for JSON."""
+    return {"k": cutoff, "shares": dict(shares), "apart": apart(shares, cutoff)}
+
+
+class Pairs(NamedTuple):
+    """The probes or turns at which a measure compares two arms, with their conversation and both values.
+
+    The lists have equal lengths; ``at`` holds the key of each probe or turn. If a value is missing in one arm only, the
+    measure's entry in the catalogue may provide a substitute: ``filled_baseline`` and ``filled_candidate`` count the
+    substitutes in each arm. ``left_out`` counts the probes or turns without a substitute, which are not in the lists.
+    """
+
+    measure: str
+    at: list[str]
+    conversation: list[str]
+    baseline: list[float]
+    candidate: list[float]
+    filled_baseline: int = 0
+    filled_candidate: int = 0
+    left_out: int = 0
+
+    def at_rows(self, rows: Sequence[int]) -> Pairs:
+        """Return the pairs at some rows of the lists, without the counts, which are those of all pairs."""
+        return Pairs(
+            self.measure,
+            [self.at[row] for row in rows],
+            [self.conversation[row] for row in rows],
+            [self.baseline[row] for row in rows],
+            [self.candidate[row] for row in rows],
+        )
+
+
+NO_VALUES = Values([], [], [])
+
+
+def pairs_by_measure(
+    base: Scores, base_arm: str, cand: Scores, cand_arm: str, equal: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[Pairs], dict[str, str]]:
+    """Return the pairs of each measure that has values in both arms, and the side without values for the others.
+
+    Measures are in the baseline's order; a side is ``baseline`` or ``candidate``. ``equal`` maps the name of each
+    duplicated conversation to the name of its cluster.
+    """
+    befores, afters = base.all_of_arm(base_arm), cand.all_of_arm(cand_arm)
+    paired, lacking = [], {}
+    for measure in {**befores, **afters}:
+        before, after = befores.get(measure, NO_VALUES), afters.get(measure, NO_VALUES)
+        sides_of = {"baseline": before, "candidate": after}
+        sides = [side for side, values in sides_of.items() if all(map(math.isnan, values.value))]
+        if len(sides) == 1:
+            lacking[measure] = sides[0]
+        elif not sides and (pairs := pairs_of(measure, before, after)).at:
+            paired.append(pairs._replace(conversation=[equal.get(name, name) for name in pairs.conversation]))
+    return paired, lacking
+
+
+def pairs_of(measure: str, before: Values, after: Values) -> Pairs:
+    """Pair the values of ``before`` with those of ``after`` at the same probe or turn.
+
+    A value missing on one side only is replaced by the catalogue's value for missing ones; if it has none, the pair is
+    left out.
+    """
+    entry = entry_of(measure)
+    missing = entry.missing if entry else None
+    after_values = dict(zip(after.at, after.value, strict=True))
+    pairs = Pairs(measure, [], [], [], [])
+    filled_baseline = filled_candidate = left_out = 0
+    for at, conversation, old in zip(*before, strict=True):
+        new = after_values.get(at, math.nan)
+        # NaN does not equal itself.
+        if old != old or new != new:
+            if old != old and new != new:
+                continue
+            if missing is None:
+                left_out += 1
+                continue
+            filled_baseline += old != old
+            filled_candidate += new != new
+            old, new = (missing if value != value else value for value in (old, new))
+        pairs.at.append(at)
+        pairs.conversation.append(conversation)
+        pairs.baseline.append(old)
+        pairs.candidate.append(new)
+    return pairs._replace(filled_baseline=filled_baseline, filled_candidate=filled_candidate, left_out=left_out)
+
+
+def by_conversation(pairs: Pairs) -> dict[str, list[float]]:
+    """Return the differences (candidate minus baseline) of all probes or turns, by conversation."""
+    groups: dict[str, list[float]] = {}
+    for conversation, before, after in zip(pairs.conversation, pairs.baseline, pairs.candidate, strict=True):
+        groups.setdefault(conversation, []).append(after - before)
+    return groups
+
 
 # With more primary measures than this, Holm's correction leaves too little power.
 MOST_PRIMARY = 5

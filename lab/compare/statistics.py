@@ -1,22 +1,83 @@
-"""Statistics of paired comparisons.
+"""Statistics of paired comparisons, and the power that a golden set or a comparison has.
 
 The conversation is the unit of inference, because probes of one conversation are not independent.
 
 Methods: a t interval with clustered standard errors of a ratio estimator (Miller, arXiv 2411.00640), a sign-flip
 randomisation test by cluster (Smucker, Allan and Carterette, CIKM 2007), and Holm's step-down correction.
+
+Power: one calculation is behind every minimum detectable effect and every "more conversations". A test at one-sided
+level ``level`` over C conversations with standard error ``error`` detects a true difference of
+``(t(1 - level) + t(power)) * error`` with probability ``power``; t has C - 1 degrees of freedom. Comparisons and golden
+sets use level .025, which is a two-sided test at 5 %; gates use the level of their policy.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.compare.power import detectable, t_quantile
+from lab.golden.model import GoldenSet
 
 if TYPE_CHECKING:
     import numpy as np
+
+POWER = 0.8
+TWO_SIDED = 0.025
+# Beyond this, "more conversations like these" is no advice.
+MOST_CONVERSATIONS = 10_000
+
+
+def detectable(error: float, conversations: int, level: float = TWO_SIDED) -> float:
+    """Return the minimum detectable effect of a standard error over at least two conversations."""
+    return quantiles(conversations, level) * error
+
+
+def quantiles(conversations: int, level: float = TWO_SIDED) -> float:
+    """Return the minimum detectable effect in units of the standard error."""
+    return t_quantile(1 - level, conversations - 1) + t_quantile(POWER, conversations - 1)
+
+
+def design_error(share: float, design_effect: float, n: int) -> float:
+    """Return the standard error of a paired difference of hits before it is measured.
+
+    A share of the ``n`` probes differs, by 1 or -1, and correlation within conversations multiplies the variance by
+    ``design_effect``.
+    """
+    return math.sqrt(share * design_effect / n)
+
+
+def conversations_needed(effect: float, error: float, conversations: int, level: float, least: int = 2) -> int | None:
+    """Return how many conversations like these detect a true difference of ``effect`` with 80 % power.
+
+    ``error`` is the standard error over ``conversations``; it shrinks with the square root of their number. ``least``
+    is the smallest number at which a test can be significant at all. None means more than any study has.
+    """
+    few, enough = least - 1, least
+    while not _detects(effect, error, conversations, level, enough):
+        few, enough = enough, enough * 2
+        if enough > MOST_CONVERSATIONS:
+            return None
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if _detects(effect, error, conversations, level, middle) else (middle, enough)
+    return enough
+
+
+def _detects(effect: float, error: float, conversations: int, level: float, planned: int) -> bool:
+    return detectable(error * math.sqrt(conversations / planned), planned, level) <= abs(effect)
+
+
+def t_quantile(share: float, freedom: int) -> float:
+    """Return a quantile of Student's t distribution."""
+    # scipy.stats gives the same value and takes twice as long to import.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, share))
+
 
 LEVEL = 0.05
 EXACT_UP_TO = 16
@@ -46,7 +107,7 @@ def clustered(differences: Mapping[str, Sequence[float]]) -> Estimate:
 
     The variance is ``C/(C-1) * sum((S_c - n_c * mean)^2) / n^2`` over C clusters, with t of C - 1 degrees of freedom.
     ``design_effect`` is that variance divided by the one of independent differences; it is below 1 if differences
-    within a cluster cancel out. ``detectable`` is the minimum detectable effect (:mod:`lab.compare.power`).
+    within a cluster cancel out. ``detectable`` is the minimum detectable effect (:mod:`lab.compare.statistics`).
     """
     sizes = [len(values) for values in differences.values()]
     sums = [math.fsum(values) for values in differences.values()]
@@ -156,3 +217,50 @@ def is_shown(estimate: Estimate, p: float) -> bool:
     """
     low, high = estimate.low, estimate.high
     return low is not None and high is not None and not low <= 0 <= high and not p > LEVEL
+
+
+# Assumptions, because no two policies have been measured yet: the intra-cluster correlation of the probes of one
+# conversation, and the shares of probes whose hit changes for which the effect is computed.
+INTRA_CLUSTER_CORRELATION = 0.05
+CHANGED_SHARES = (0.1, 0.25, 0.4)
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """The statistical power of a golden set's design.
+
+    ``probes`` counts the probes with relevant memories. ``detectable`` maps a share of probes whose hit changes to the
+    minimum detectable effect: the true difference in hit rate that a two-sided test at 5 % detects with 80 % power. It
+    is empty below six conversations, where no test can reach 5 %. ``design_effect`` is the factor by which correlation
+    within conversations inflates the variance.
+    """
+
+    probes: int
+    conversations: int
+    design_effect: float | None
+    detectable: dict[float, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for JSON; shares become keys in percent."""
+        by_percent = {f"{share:.0%}": effect for share, effect in self.detectable.items()}
+        return asdict(self) | {"alike": INTRA_CLUSTER_CORRELATION, "detectable": by_percent}
+
+
+def power(golden: GoldenSet) -> Power:
+    """Return the power of a golden set's design; see :func:`power_of`."""
+    return power_of(Counter(probe.conversation for probe in golden.probes if probe.relevant))
+
+
+def power_of(sizes: Mapping[str, int]) -> Power:
+    """Return the power of a design with so many probes with relevant memories in each conversation.
+
+    For ``n`` probes in ``C`` conversations of sizes ``m``, with differences of -1, 0 or 1 per probe and a share ``d``
+    of them not 0, the standard error is ``sqrt(d deff / n)`` with Kish's design effect
+    ``deff = 1 + (sum m² / n - 1) INTRA_CLUSTER_CORRELATION``; :mod:`lab.compare.statistics` has the rest.
+    """
+    n, conversations = sum(sizes.values()), len(sizes)
+    if conversations < LEAST_CLUSTERS:
+        return Power(n, conversations, None, {})
+    effect = 1 + (sum(size * size for size in sizes.values()) / n - 1) * INTRA_CLUSTER_CORRELATION
+    effects = {share: detectable(design_error(share, effect, n), conversations) for share in CHANGED_SHARES}
+    return Power(n, conversations, effect, effects)

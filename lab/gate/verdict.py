@@ -12,22 +12,175 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import digest
-from lab.base.shape import optional
-from lab.compare.equal import equal_notes
+from lab.base.formatting import counted, number
+from lab.base.shape import optional, to_json
+from lab.compare.comparable import equal_notes
 from lab.compare.paired import locate
-from lab.gate.audit_file import nothing_found
-from lab.gate.control import Answer, answer_of
-from lab.gate.evidence import evidence
-from lab.gate.exact import judge_exact
-from lab.gate.latency import judge_latency
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, lacking, line
-from lab.gate.measures import KINDS, judge_compared
+from lab.gate.measures import KINDS, evidence, judge_compared
 from lab.gate.policy import SHIPPED, Policy, Rule
-from lab.gate.receipts import judge_receipts
-from lab.replay.config_notes import config_notes
+from lab.gate.receipts import judge_receipts, nothing_found
+from lab.measures.latency import Quantile, least_n, quantile, warm_times
 from lab.runs.directory import RunDirectory
-from lab.runs.records import to_json
-from lab.runs.trial import trial_of
+from lab.runs.notes import config_notes, trial_of
+
+
+def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: RunDirectory) -> Iterator[Line]:
+    """Yield one line per rule. Raises what :func:`lab.compare.changes.changes` raises."""
+    from lab.compare.changes import changes
+
+    difference = changes(against, run)
+    candidate = next((arm for arm in difference.arms if arm.arm == policy.candidate), None)
+    for rule in rules:
+        if candidate is None:
+            yield lacking(rule, f"{against.path} has no arm {policy.candidate!r}")
+            continue
+        changed = len(candidate.changed)
+        numbers: dict[str, Any] = {"n": candidate.turns, "candidate": changed, "limit": "0 turns changed"}
+        if not changed and difference.common.others:
+            yield line(rule, INCONCLUSIVE, f"cannot be compared: {difference.common}", **numbers)
+            continue
+        if not changed:
+            yield line(rule, PASS, f"all {candidate.turns:,} turns equal those of {against.path}", **numbers)
+            continue
+        columns = ", ".join(
+            f"{name} {count}" for name, count in sorted(candidate.columns.items(), key=lambda entry: -entry[1])
+        )
+        moved = "; ".join(difference.moved) or "none"
+        why = (
+            f"{changed:,} of {candidate.turns:,} turns changed against {against.path} (columns: {columns}); "
+            f"manifest differences: {moved}"
+        )
+        yield line(rule, FAIL, why, "if the change is intended, approve this run as the baseline", **numbers)
+
+
+# Durations of warm turns in milliseconds, by stage.
+Times = Mapping[str, Sequence[float]]
+
+
+def judge_latency(
+    policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: RunDirectory | None = None
+) -> Iterator[Line]:
+    """Yield one line per rule. Raises :class:`UnusableInput` for a stage that no turn has."""
+    mine, arm = locate(run, policy.candidate)
+    times = warm_times(mine).get(arm, {})
+    base: Times = {}
+    if any(rule.at_most_ratio is not None for rule in rules):
+        other, baseline = locate(against or run, arm if against else policy.baseline)
+        base = warm_times(other).get(baseline, {})
+    for rule in rules:
+        if times and rule.stage not in times:
+            raise UnusableInput(f"latency {rule.measure}: no warm turn has this stage; stages: {', '.join(times)}")
+        yield _line(rule, times.get(rule.stage, ()), base.get(rule.stage, ()), policy)
+
+
+def _line(rule: Rule, times: Sequence[float], base: Sequence[float], policy: Policy) -> Line:
+    if not times:
+        return lacking(rule, "the run has no timings of warm turns")
+    judged: list[tuple[str, str]] = []
+    result = _quantile(times, rule, policy.level)
+    if rule.at_most_ms is not None and result is not None:
+        status = _status(result, rule.at_most_ms)
+        judged.append((status, f"{_with_bounds(result, 'ms')}; the policy requires at most {rule.at_most_ms:g} ms"))
+    ratio = _ratio(times, base, rule, policy.level / 2)
+    if rule.at_most_ratio is not None and ratio is not None:
+        status = _status(ratio, rule.at_most_ratio)
+        judged.append(
+            (status, f"{_with_bounds(ratio, 'times the baseline')}; the policy requires at most {rule.at_most_ratio:g}")
+        )
+    limits = ((rule.at_most_ms, "ms"), (rule.at_most_ratio, "x"))
+    limit = " and ".join(f"at most {value:g} {unit}" for value, unit in limits if value is not None)
+    limits_set = sum(value is not None for value, _ in limits)
+    numbers = {"n": len(times), "limit": limit, "candidate": result.value if result else None}
+    problem = settles = None
+    if len(judged) < limits_set:
+        level = policy.level / 2 if rule.at_most_ratio is not None else policy.level
+        need = least_n(rule.quantile, 1 - 2 * level)
+        fewest = len(times) if rule.at_most_ratio is None else min(len(times), len(base))
+        if fewest < need:
+            problem = f"{fewest} warm turns; a bound on this quantile needs {need}"
+            settles = f"{counted(need - fewest, 'more warm turn')} in each arm"
+        else:
+            problem = "the baseline's time is too short to measure, so there is no ratio"
+            settles = "a rule on a slower stage, or a limit in milliseconds"
+    # One violated limit fails the rule, even if the other limit cannot be judged.
+    if problem and FAIL not in {status for status, _ in judged}:
+        return line(rule, INCONCLUSIVE, problem, settles, **numbers)
+    status = min((status for status, _ in judged), key=GRAVITY.index)
+    conclusion = {PASS: "shown to hold", FAIL: "shown to be violated", INCONCLUSIVE: "not shown to hold"}[status]
+    words = "; ".join([text for _, text in judged] + ([problem] if problem else []))
+    why = f"{words} (over {len(times)} warm turns): {conclusion}"
+    settles = "more warm turns, or a less busy machine" if status == INCONCLUSIVE else None
+    shown = result if rule.at_most_ms is not None else ratio
+    bounds = {"low": shown.low, "high": shown.high, "confidence": 1 - 2 * policy.level} if shown else {}
+    return line(rule, status, why, settles, **numbers, **bounds)
+
+
+def _quantile(times: Sequence[float], rule: Rule, level: float) -> Quantile | None:
+    return quantile(times, rule.quantile, 1 - 2 * level) if times else None
+
+
+def _ratio(times: Sequence[float], base: Sequence[float], rule: Rule, level: float) -> Quantile | None:
+    """Return the quantile divided by the baseline's; its bounds combine both, each at half the level (Bonferroni)."""
+    mine, theirs = _quantile(times, rule, level), _quantile(base, rule, level)
+    if mine is None or theirs is None or theirs.low <= 0:
+        return None
+    return Quantile(mine.value / theirs.value, mine.low / theirs.high, mine.high / theirs.low)
+
+
+def _status(value: Quantile, most: float) -> str:
+    return PASS if value.high <= most else FAIL if value.low > most else INCONCLUSIVE
+
+
+def _with_bounds(value: Quantile, unit: str) -> str:
+    return f"{value.value:.3g} {unit} (bounds {value.low:.3g} and {value.high:.3g})"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer: ``status`` is pass for the claim, fail for the denial, else inconclusive; ``sentence`` says why."""
+
+    arm: str
+    status: str
+    sentence: str
+
+
+def answer_of(policy: Policy, lines: Sequence[Line]) -> Answer | None:
+    """Return the answer; None if the policy has no control or no rule against it was judged."""
+    if policy.control is None:
+        return None
+    lines = [line for line in lines if line.against == policy.control.arm and line.difference is not None]
+    worth = [line for line in lines if line.kind == "worth"]
+    if not worth:
+        return None
+    better = [line for line in worth if line.status == PASS]
+    worse = [line for line in lines if line.kind in ("guard", "slice") and line.critical and line.status == FAIL]
+    arm = policy.control.arm
+    if better and not worse:
+        return Answer(arm, PASS, f"{policy.control.claim}: better than {arm} in {_beside_control(better)}")
+    if better:
+        why = f"better than {arm} in {_beside_control(better)}, but worse in {_beside_control(worse)}"
+        return Answer(arm, INCONCLUSIVE, f"it is not shown that {policy.control.claim}: {why}")
+    if worse:
+        return Answer(
+            arm, FAIL, f"{policy.control.denial}: worse than {arm} in {_beside_control(worse)}, and better in nothing"
+        )
+    if all(line.status == FAIL for line in worth):
+        return Answer(arm, FAIL, f"{policy.control.denial}: {arm} does as well in {_beside_control(worth)}")
+    measured = [line for line in worth if line.low is not None]
+    why = f"not shown to be better than {arm} in {_beside_control(measured)}"
+    if not measured:
+        why = f"{max(line.conversations or 0 for line in worth)} conversations are too few to compare it with {arm}"
+    return Answer(arm, INCONCLUSIVE, f"it is not shown that {policy.control.claim}: {why}")
+
+
+def _beside_control(lines: Sequence[Line]) -> str:
+    return ", ".join(
+        f"{line.measure}{f' [{line.slice}]' if line.slice else ''} "
+        f"({number(line.candidate)} against {number(line.baseline)})"
+        for line in lines
+    )
+
 
 __all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED", "Line", "Verdict", "judge", "overall"]
 
@@ -106,7 +259,7 @@ def judge(
     """Judge a run, an audit of receipts, or both, by a policy.
 
     ``against`` is another run; its arm with the candidate's name replaces the baseline. If the input of a rule is
-    missing, the rule's status is as ``without_data`` says. Raises what :func:`lab.gate.evidence.evidence` raises, and
+    missing, the rule's status is as ``without_data`` says. Raises what :func:`lab.gate.measures.evidence` raises, and
     :class:`UnusableInput` if the input of every rule is missing.
     """
     if against is not None and run is None:

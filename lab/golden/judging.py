@@ -37,10 +37,9 @@ from lab.base.errors import UnusableInput
 from lab.base.files import dump_json, read_json_lines, sha256_file, write_atomically
 from lab.base.shape import field as field_of
 from lab.base.shape import optional
-from lab.golden.changes import marks
-from lab.golden.model import NOTHING, GoldenSet, Judgement, Probe, capture_id
+from lab.golden.files import golden_bytes
+from lab.golden.model import NOTHING, GoldenSet, Judgement, Probe, capture_id, marks
 from lab.golden.pool import Pool
-from lab.golden.write import golden_bytes
 
 SCHEMA, ENDING = "lab.judging.v1", ".judging"
 NO, FORBIDDEN = "0", "f"

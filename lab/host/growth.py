@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lab.recordings.model import Memory, Recording
 from lab.recordings.readers import Library
-from lab.replay.contents import turns_digest
+from lab.replay.run import turns_digest
 
 ADDED, GROWN, CHANGED, REMOVED = "added", "went on", "changed", "removed"
 

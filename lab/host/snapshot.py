@@ -13,17 +13,23 @@ A snapshot exists as a whole or not at all, so a snapshot that is killed can be 
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from io import BufferedWriter
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.base.errors import CannotWrite, UnusableInput
+from lab.base.config_env import is_secret
+from lab.base.errors import CannotMeasure, CannotWrite, UnusableInput
 from lab.base.file_digests import FileDigest, as_json, difference, digests_of, set_read_only, total_digest
 from lab.base.files import (
     atomic_folder,
@@ -39,11 +45,152 @@ from lab.base.files import (
 )
 from lab.base.formatting import Announce, counted, silent
 from lab.base.shape import expect, field
-from lab.host.copying import Copy, copy_database, copy_lines, copy_whole
-from lab.host.engine_section import engine_section
+from lab.base.sqlite import read_sqlite
 from lab.host.home import Home, in_bytes
 from lab.recordings.openclaw.folders import INDEX, find
+from lab.systems.openclaw.config.file import ENTRY, locate
+from lab.systems.openclaw.config.switches import switched_off
 from lab.systems.openclaw.table.contents import copy_version
+
+_CHUNK = 1 << 20
+ATTEMPTS = 3
+# What can follow the last line break and still be a whole line.
+_MOST_TAIL = 1 << 26
+
+
+class Copy(NamedTuple):
+    """A copied file, and how many bytes of a line that was being written were left out."""
+
+    file: FileDigest
+    cut: int = 0
+
+
+def copy_lines(source: Path, target: Path, name: str) -> Copy:
+    """Copy a file of JSON lines up to its last whole line, as far as it was there when the copy began.
+
+    A last line without a line break counts as whole if it is JSON. Raises :class:`FileNotFoundError` if the file is
+    gone.
+    """
+    with source.open("rb") as reading, _created(target) as writing:
+        left = os.fstat(reading.fileno()).st_size
+        hashed, whole, size, written = hashlib.sha256(), hashlib.sha256(), 0, 0
+        while left and (chunk := reading.read(min(_CHUNK, left))):
+            left -= len(chunk)
+            end = chunk.rfind(b"\n") + 1
+            if end:
+                hashed.update(chunk[:end])
+                whole, size = hashed.copy(), written + end
+            hashed.update(chunk[end:])
+            written += len(chunk)
+            writing.write(chunk)
+        writing.flush()
+        # Not of the source, which may have been rotated or cut meanwhile.
+        if written > size and _is_whole(target, size, written):
+            whole, size = hashed, written
+        writing.truncate(size)
+        os.fsync(writing.fileno())
+    return Copy(FileDigest(name, size, whole.hexdigest()), written - size)
+
+
+def copy_whole(source: Path, target: Path, name: str) -> Copy:
+    """Copy a file as it is. Raises :class:`CannotMeasure` if it changes during every attempt."""
+    for _ in range(ATTEMPTS):
+        before = source.stat()
+        hashed, size = hashlib.sha256(), 0
+        with source.open("rb") as reading, _created(target) as writing:
+            while chunk := reading.read(_CHUNK):
+                hashed.update(chunk)
+                size += len(chunk)
+                writing.write(chunk)
+            writing.flush()
+            os.fsync(writing.fileno())
+            # By the open file: another one may have taken its name meanwhile.
+            after = os.fstat(reading.fileno())
+        if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns) and size == after.st_size:
+            return Copy(FileDigest(name, size, hashed.hexdigest()))
+        target.unlink()
+    raise CannotMeasure(f"{source}: changed during each of {ATTEMPTS} copies; try again")
+
+
+def copy_database(source: Path, target: Path, name: str) -> Copy:
+    """Copy an SQLite database as one transaction sees it, with what its log holds; another process may write it.
+
+    Raises what :func:`lab.base.sqlite.read_sqlite` raises.
+    """
+    _created(target).close()
+
+    def copied(opened: sqlite3.Connection) -> None:
+        writing = sqlite3.connect(target)
+        try:
+            opened.backup(writing)
+        except sqlite3.Error as error:
+            if error.sqlite_errorname in ("SQLITE_FULL", "SQLITE_IOERR_WRITE"):
+                raise cannot_write(target, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) from error
+            raise
+        finally:
+            writing.close()
+
+    read_sqlite(source, copied)
+    with target.open("rb") as file:
+        os.fsync(file.fileno())
+    return Copy(FileDigest(name, target.stat().st_size, sha256_file(target)))
+
+
+def _created(target: Path) -> BufferedWriter:
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    writing = target.open("xb")
+    os.fchmod(writing.fileno(), 0o600)
+    return writing
+
+
+def _is_whole(file: Path, start: int, end: int) -> bool:
+    """Return whether the bytes from the last line break on are a JSON object."""
+    if end - start > _MOST_TAIL:
+        return False
+    with file.open("rb") as reading:
+        reading.seek(start)
+        tail = reading.read(end - start)
+    try:
+        return isinstance(json.loads(tail), dict)
+    except (ValueError, RecursionError):
+        return not tail.strip()
+
+
+def engine_section(value: Any, config: Path) -> dict[str, Any]:
+    """Return a host's configuration reduced to the engine's section, in its place, without secrets.
+
+    ``value`` is the resolved file ``config``. Nothing else of the host's configuration is kept: it holds the keys of
+    its providers and the token of its gateway. Where the host does not run the engine (HC-9), the switches are kept.
+    """
+    section = locate(value, str(config)) or {}
+    entry: dict[str, Any] = {"enabled": True, "config": without_secrets(section)}
+    if not any(switched_off(value, complete=True)):
+        return {"plugins": {"entries": {ENTRY: entry}}}
+    plugins = value["plugins"]
+    given = plugins["entries"][ENTRY]
+    slots = plugins.get("slots")
+    slot = slots.get("memory") if isinstance(slots, Mapping) else None
+    return {
+        "plugins": {
+            **{key: plugins[key] for key in ("enabled", "deny") if key in plugins},
+            "slots": {"memory": slot} if slot else {},
+            "entries": {
+                ENTRY: {key: given[key] for key in ("enabled", "hooks") if key in given} | {"config": entry["config"]}
+            },
+        }
+    }
+
+
+def without_secrets(value: Any) -> Any:
+    """Return a JSON value without texts whose key names a secret."""
+    if isinstance(value, Mapping):
+        return {
+            key: without_secrets(member)
+            for key, member in value.items()
+            if not (is_secret(key) and (isinstance(member, str) or (isinstance(member, list) and member)))
+        }
+    return [without_secrets(member) for member in value] if isinstance(value, list) else value
+
 
 KIND, VERSION, NAME = "lab.snapshot", 1, "snapshot.json"
 ENGINE, LOG, STORE = "engine.json", "gateway.log", Path("store") / "data"

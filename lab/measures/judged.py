@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.measures.definitions.judged import judged_share
-from lab.measures.ranking import judge
+from lab.measures.inputs import judge
 from lab.runs.directory import RunDirectory
 from lab.runs.receipts import read_receipts
 

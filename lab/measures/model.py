@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from lab.measures.columns import Floats
-    from lab.measures.conversation import Probes, Turns
-    from lab.measures.ranking import Judged
-    from lab.runs.writes import Written
+    from lab.measures.inputs import Floats, Judged, Probes, Turns
+    from lab.runs.receipts import Written
 
 Direction = Literal["higher", "lower", "neither"]
 Unit = Literal["probe", "turn", "conversation"]

@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import Incomplete
 from lab.golden.model import CONDITION
-from lab.measures.catalogue import MEASURES, RANKED, entry_of, of_kind
-from lab.measures.columns import Flags, Floats, Ints
-from lab.measures.conversation import Probes, turns_of
+from lab.measures.catalogue import MEASURES, RANKED, entry_of, is_ranked, of_kind, parse
+from lab.measures.inputs import Flags, Floats, Ints, Judged, Probes, judge, turns_of
 from lab.measures.model import (
     YES,
     ConversationMeasure,
@@ -25,15 +24,66 @@ from lab.measures.model import (
     WritesMeasure,
     name_over_probes,
 )
-from lab.measures.names import is_ranked, parse
-from lab.measures.ranking import Judged, judge
-from lab.measures.table import Block, Builder
 from lab.recordings.model import NICE
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import Gold, read_gold
-from lab.runs.receipts import Receipts, read_receipts
-from lab.runs.scores import Scores, read_scores, write_scores
-from lab.runs.writes import read_writes
+from lab.runs.receipts import Receipts, read_receipts, read_writes
+from lab.runs.scores import Gold, Scores, read_gold, read_scores, write_scores
+
+if TYPE_CHECKING:
+    from lab.measures.inputs import Flags, Floats, Ints
+
+
+class Block(NamedTuple):
+    """Values by measure, ``[units]`` each; ``where`` flags those that exist, ``[units, measures]``, by default all."""
+
+    at: Ints
+    values: Mapping[str, Floats]
+    where: Flags | None = None
+
+
+class Builder:
+    """Collects blocks of values; names are numbered in order of appearance."""
+
+    def __init__(self) -> None:
+        self._arms: dict[str, int] = {}
+        self._conversations: dict[str, int] = {}
+        self._measures: dict[str, int] = {}
+        self._units: list[str] = []
+        self._blocks: list[tuple[Ints, ...]] = []
+        self._values: list[Floats] = []
+
+    def add_units(self, names: Sequence[str]) -> int:
+        """Number units consecutively; return the number of the first."""
+        first = len(self._units)
+        self._units += names
+        return first
+
+    def add(self, arm: str, conversation: str, first: int, block: Block) -> None:
+        """Add a block whose units are numbered from ``first``."""
+        import numpy as np
+
+        grid = np.stack(list(block.values.values()), axis=1)
+        rows, columns = np.nonzero(np.ones(grid.shape) if block.where is None else block.where)
+        measures = np.array([self._measures.setdefault(name, len(self._measures)) for name in block.values])
+        self._blocks.append(
+            (
+                np.full(len(rows), self._arms.setdefault(arm, len(self._arms))),
+                np.full(len(rows), self._conversations.setdefault(conversation, len(self._conversations))),
+                block.at[rows] + first,
+                measures[columns],
+            )
+        )
+        self._values.append(grid[rows, columns])
+
+    def scores(self) -> Scores:
+        """Return all collected values."""
+        import numpy as np
+
+        empty = np.zeros(0, np.int64)
+        numbers = [np.concatenate([empty, *parts]) for parts in zip(*self._blocks, strict=True)] or [empty] * 4
+        names = [list(self._arms), list(self._conversations), self._units, list(self._measures)]
+        return Scores(names, numbers, np.concatenate([np.zeros(0), *self._values]))
+
 
 # Every run is scored at these cutoffs, and at the maximum number of items of each arm.
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)

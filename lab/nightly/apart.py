@@ -25,12 +25,11 @@ from lab.host.snapshot import Snapshot, open_snapshot, snapshots, take
 from lab.measures.score import score_run, summarise
 from lab.nightly.against import ALONE, judged, named
 from lab.nightly.plan import JUDGE, Frozen, NightlySet
-from lab.recordings.origins import of_origins
-from lab.recordings.readers import Library, read_library
+from lab.recordings.readers import Library, of_origins, read_library
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.plan import ReplayRequest
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 
 SINCE = "since"
 Replay = Callable[[ReplayRequest, Path, str], tuple[RunDirectory, Changes]]

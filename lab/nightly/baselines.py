@@ -22,11 +22,11 @@ from shlex import join
 from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.base.file_names import file_name
 from lab.base.files import (
     cannot_write,
     digest,
     dump_json,
+    file_name,
     only_writer,
     read_json,
     remove_leftovers,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.base.errors import UnusableInput
-from lab.base.file_names import file_name
-from lab.base.files import read_json
+from lab.base.files import file_name, read_json
 from lab.base.shape import field
 from lab.runs.directory import RunDirectory, open_run
 

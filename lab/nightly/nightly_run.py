@@ -19,11 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import __version__
-from lab.base.code import code_key
+from lab.base.code import __version__, code_key
 from lab.base.errors import CannotMeasure, CannotWrite, LabError, OtherArguments, UnusableInput
-from lab.base.file_names import file_name
-from lab.base.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
+from lab.base.files import digest, dump_json, file_name, only_writer, read_json, remove_leftovers, write_atomically
 from lab.base.formatting import Announce, counted, silent
 from lab.base.progress import each_once
 from lab.compare.changes import Changes, changes
@@ -42,9 +40,9 @@ from lab.nightly.trend import append, points_of
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.environment import packages
-from lab.runs.gold import read_gold
-from lab.runs.trial import trial_of
+from lab.runs.notes import trial_of
+from lab.runs.resume import packages
+from lab.runs.scores import read_gold
 
 NIGHTLY_FOLDER = Path("reports/nightly")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import LabError, UnusableInput
-from lab.base.file_names import file_name
-from lab.base.files import read_json
+from lab.base.files import file_name, read_json
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE
 from lab.nightly.nightly_folder import KIND, PAGE, RESULT
 from lab.nightly.trend import Point, Series, history, moved_between, read_store, step_record

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 from lab.base.columns import numbers, strings
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.base.file_names import file_name
-from lab.base.files import digest, remove_leftovers
+from lab.base.files import digest, file_name, remove_leftovers
+from lab.base.shape import to_json
 from lab.compare.statistics import clustered
 from lab.compare.steps import Step, steps
 from lab.measures.score import headlines
 from lab.runs.directory import RunDirectory
-from lab.runs.records import to_json
 from lab.runs.scores import Scores
 from lab.runs.tables import read_table, write_table
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
+from lab.base.errors import UnusableInput
 from lab.recordings.events import Event, ToolUse
 
 # The scope of memories and turns that belong to every project.
@@ -139,3 +142,55 @@ def in_birth_order(memories: Iterable[Memory]) -> tuple[Memory, ...]:
         previous = max(previous + 1, memory.created_at)
         ordered.append(memory if memory.created_at == previous else replace(memory, created_at=previous))
     return tuple(ordered)
+
+
+def read_refs(value: object, where: str) -> tuple[str, ...]:
+    """Return the files that belong to a memory: a list, or a JSON array as a table keeps it.
+
+    Raises :class:`UnusableInput` for another value, naming ``where`` it is.
+    """
+    try:
+        refs = json.loads(value or "[]") if isinstance(value, str) else value or []
+    except (ValueError, RecursionError):
+        refs = None
+    if not isinstance(refs, list) or not all(isinstance(ref, str) for ref in refs):
+        raise UnusableInput(f"{where}: field 'media_refs': expected a list of strings, as JSON")
+    return tuple(refs)
+
+
+def media_line(memory: Memory) -> str:
+    """Return kind and number of a memory's files, as in ``media: image, 2``; empty if it has none."""
+    count = len(memory.media_refs)
+    if not (memory.media_kind or count):
+        return ""
+    return f"media: {memory.media_kind or 'unknown'}" + (f", {count}" if count else "")
+
+
+# The field of a run's manifest that lists them.
+EQUAL = "equal_conversations"
+# Characters of a turn that are hashed at a time.
+PIECE = 1 << 16
+
+
+def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]]:
+    """Return the groups of two or more equal conversations: sorted tuples of names, in sorted order.
+
+    Two conversations are equal if their turns have the same roles and texts in the same order. Ids, times, memories,
+    case, white space and the conversation's name are ignored.
+    """
+    groups: dict[bytes, list[str]] = {}
+    for recording in recordings:
+        groups.setdefault(_fingerprint(recording), []).append(recording.conversation)
+    return sorted(tuple(sorted(names)) for names in groups.values() if len(names) > 1)
+
+
+def _fingerprint(recording: Recording) -> bytes:
+    digest = sha256()
+    for turn in recording.turns:
+        digest.update(f"{turn.role}\x00".encode())
+        # In pieces, because a turn may quote an entire file, and a list of its words takes twenty times its size.
+        for begin in range(0, len(turn.text), PIECE):
+            words = turn.text[begin : begin + PIECE].replace(recording.conversation, "").casefold().split()
+            digest.update(" ".join(words).encode("utf-8", "surrogatepass"))
+        digest.update(b"\x01")
+    return digest.digest()

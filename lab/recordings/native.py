@@ -24,6 +24,8 @@ from lab.base.errors import UnusableInput
 from lab.base.files import read_json_lines
 from lab.base.shape import expect, field, optional
 from lab.base.times import read_time
+from lab.golden.files import FIELDS as PROBE_FIELDS
+from lab.golden.files import HIGHEST
 from lab.golden.model import GoldenSet
 from lab.recordings.model import GLOBAL, LABELS, ORIGINS, PERSON, SOURCE_KINDS, Memory, Recording, Turn, in_birth_order
 
@@ -233,3 +235,128 @@ def _one_of(value: Any, allowed: tuple[str, ...], what: str, at: str) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise UnusableInput(f"{at}: {what} {value!r} is none of {', '.join(allowed)}")
     return value
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_TEXT: dict[str, Any] = {"type": "string"}
+_NAME = {"type": "string", "pattern": r"^(?=.*\S)[^/#]+$"}
+_TIME = {
+    "type": "string",
+    "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$",
+    "description": "ISO 8601 with a time zone",
+}
+_JUDGEMENTS = {"type": "array", "items": {"$ref": "#/$defs/judgement"}}
+_KNOWN: dict[str, dict[str, Any]] = {
+    "session": {
+        "session": {"type": "string", "pattern": r"^(?=.*\S)[^/]+$"},
+        "time": _TIME,
+        "scope": _TEXT,
+    },
+    "turn": {
+        "turn": _NAME,
+        "role": {"enum": list(ROLES)},
+        "text": _TEXT,
+        "time": _TIME,
+        "speaker": _TEXT,
+        "scope": _TEXT,
+        "said": _TEXT,
+        "index_text": _TEXT,
+    },
+    "memory": {
+        "key": {"type": "string", "pattern": "^[^/#]+/"},
+        "time": _TIME,
+        "text": _TEXT,
+        "index_text": _TEXT,
+        "category": {"enum": list(CATEGORIES)},
+        "importance_label": {"enum": [*LABELS, None]},
+        "scope": _TEXT,
+        "supersedes": {"type": "array", "items": _TEXT},
+        "trust": _TEXT,
+        "hard_rule": {"type": "boolean"},
+        "source_kind": {"enum": ["", *SOURCE_KINDS]},
+        "source_ref": _TEXT,
+        "lang": _TEXT,
+        "due_at": _TIME,
+        "media_refs": {"type": "array", "items": _TEXT},
+        "media_kind": _TEXT,
+        "forgotten_after": {"type": "string", "pattern": "^[^/]+/[^/]+/."},
+    },
+    "probe": {
+        "turn": {"type": ["string", "null"], "pattern": "^[^/]+/[^/]+/."},
+        "id": _TEXT,
+        "conversation": _TEXT,
+        "query": {"type": ["string", "null"]},
+        "type": _TEXT,
+        "condition": _TEXT,
+        "slices": {"type": "object", "additionalProperties": _TEXT},
+        "reason": _TEXT,
+        "relevant": _JUDGEMENTS,
+        "forbidden": _JUDGEMENTS,
+        "irrelevant": {"type": "array", "items": _TEXT, "uniqueItems": True},
+    },
+}
+_NEEDED = {"session": ["session", "time"], "turn": ["turn", "role", "text"], "memory": ["text"], "probe": []}
+
+
+def line_schema() -> dict[str, Any]:
+    """Return the schema of a line, with one branch per ``kind``.
+
+    Each kind has its own ``if``, so that a validator reports the wrong field instead of every kind that did not match.
+    """
+    fields = FIELDS | {"probe": PROBE_FIELDS}
+    kinds = {kind: _object(kind, fields[kind]) for kind in _KNOWN}
+    # A probe names a turn or has its own query, never both.
+    kinds["probe"] |= {
+        "if": {"required": ["turn"], "properties": {"turn": {"not": {"type": "null"}}}},
+        "then": {"properties": {"query": {"type": "null"}}},
+        "else": {"required": ["id", "conversation", "query"], "properties": {"query": {"type": "string"}}},
+    }
+    recording = {
+        "type": "object",
+        "description": "the first line of a recording; other fields, such as a title, are allowed",
+        "properties": {
+            "kind": {"const": "recording"},
+            "schema": {"const": SCHEMA},
+            "conversation": _NAME,
+            "language": _TEXT,
+            "origin": {"enum": list(ORIGINS)},
+            "notes": {"type": "array", "items": _TEXT},
+        },
+        "required": ["kind", "schema", "conversation"],
+    }
+    judgement = {
+        "type": "object",
+        "properties": {
+            "memory": _TEXT,
+            "grade": {"type": "integer", "minimum": 1, "maximum": HIGHEST},
+            "reason": _TEXT,
+        },
+        "required": ["memory"],
+    }
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:{SCHEMA}",
+        "title": "One line of a recording or of a golden set",
+        "type": "object",
+        "properties": {"kind": {"enum": ["recording", *kinds]}},
+        "required": ["kind"],
+        "allOf": [
+            {
+                "if": {"required": ["kind"], "properties": {"kind": {"const": kind}}},
+                "then": {"$ref": f"#/$defs/{kind}"},
+            }
+            for kind in ("recording", *kinds)
+        ],
+        "$defs": {"recording": recording, **kinds, "judgement": judgement},
+    }
+
+
+def _object(kind: str, fields: set[str]) -> dict[str, Any]:
+    # The reader's list of fields is authoritative: a field without a schema above may hold any value.
+    described = {name: _KNOWN[kind].get(name, {}) for name in sorted(fields - {"kind"})}
+    return {
+        "type": "object",
+        "properties": {"kind": {"const": kind}} | described,
+        "required": ["kind", *_NEEDED[kind]],
+        "additionalProperties": False,
+    }

@@ -9,11 +9,207 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
 
-from lab.recordings import host_pieces as pieces
-from lab.recordings.envelopes import read_envelope, read_label
 from lab.recordings.host_prompts import RETRY, prompt_kind
 from lab.recordings.injected import gap, without_engine_blocks
+
+END_OF_LINE = r"[ \t]*(?=\n|\Z)"
+CURRENT = "[Current message - respond to this]"
+_MESSAGE_ID = r"\[(?:[A-Za-z]{1,20} )?(?:message|event|thread)[ _]id: [^\[\]\n]{1,300}\]"
+_ATTACHED = (
+    r"\[(?:media attached(?: \d+/\d+)?|media unavailable|Slack files?|Mattermost files?|attached|Attachment|Image|Video"
+    r"|Audio|Sticker|File|GIF|Document|Voice note|matrix|Recent image|Forwarded image|image attachment|Image attachment"
+    r"|User sent media without caption|Gateway offloaded)(?:(?:: |, | )[^\n]{0,2000})?\](?: \([^()\n]{1,60}\))?"
+)
+_DELIVERY = r"Delivery: (?:to send a message|Final assistant text|No visible reply)\b[^\n]*"
+_HINT = r"To send an image back, (?:prefer|use) the message tool\b[^\n]*"
+# Pieces of one line. Whether a piece shows that a person sent the message is the third value.
+LEADING: tuple[tuple[str, re.Pattern[str], bool], ...] = tuple(
+    (kind, re.compile(pattern), sender)
+    for kind, pattern, sender in (
+        (
+            "note on an attachment",
+            rf"\[media attached(?: \d+/\d+)?: [^\[\]\n]{{1,2000}}\]|{_ATTACHED}{END_OF_LINE}",
+            True,
+        ),
+        ("note on an attachment", r"<media:[\w-]{1,30}>(?: \(\d+ [a-z ]{1,40}\))?", True),
+        ("note on an attachment", rf"<contacts?(?:: [^<>\n]{{1,300}})?>{END_OF_LINE}", True),
+        ("note on an attachment", _HINT, True),
+        ("note on an attachment", r"\[Voice(?: message| \d+)\][ \t]+", True),
+        ("message id", _MESSAGE_ID + END_OF_LINE, True),
+        ("group history", re.escape(CURRENT) + END_OF_LINE, True),
+        ("reply or quote", r"Current message:[ \t]*\n(?=\[Replying to|#)", True),
+        ("forward", rf"\[Forwarded (?:from|message from) [^\[\]\n]{{1,300}}\]{END_OF_LINE}", True),
+        ("forward", rf"\[Forwarded message\]{END_OF_LINE}", True),
+        ("mark of the queue", r"\[Queued user message that arrived while the previous turn was still active\]", False),
+        ("mark of the queue", r"Queued #\d+ context:[ \t]*\n", False),
+        ("note of the host", r"\[Retry after the previous model attempt failed or timed out\]", False),
+        ("note of the host", rf"\[Working directory: [^\[\]\n]{{1,400}}\]{END_OF_LINE}", False),
+        ("note of the host", r"\[(?:ui-context|proposal-resolved)\][^\n]*", False),
+        ("note of the host", r"Note: The previous agent run was aborted by the user\.[^\n]*", False),
+        ("note of the host", r"User note for this reset turn \([^()\n]{1,120}\):[ \t]*\n", False),
+        ("note of the host", _DELIVERY, False),
+        ("note of the host", r"Active goal: [^\n]{0,400} \u2014 advance; keep active until [^\n]*", False),
+    )
+)
+TRAILING: tuple[tuple[str, re.Pattern[str], bool], ...] = tuple(
+    (kind, re.compile(pattern), sender)
+    for kind, pattern, sender in (
+        ("message id", _MESSAGE_ID, True),
+        ("sender", r"\[from: (?P<sender>[^\[\]\n]{1,200})\]", True),
+        ("note on an attachment", _ATTACHED, True),
+        ("note on an attachment", r"<media:[\w-]{1,30}>(?: \(\d+ [a-z ]{1,40}\))?", True),
+        ("note on an attachment", _HINT, True),
+        ("note of the host", r"\[Forum parent: #[^\[\]\n]{1,200}\]", False),
+        ("note of the host", _DELIVERY, False),
+        (
+            "note of the host",
+            r"\[System: (?:Your reply will|The content may include|If user_id is|The bot encountered)\b[^\n]*\]",
+            False,
+        ),
+    )
+)
+# What models made of media, beside what a person wrote and said; and messages that the host collected.
+SECTION = re.compile(
+    r"^(?:\[(?:Audio|Image|Video)(?: \d+/\d+)?\]\n)?(User text|Transcript|Description):\n", re.MULTILINE
+)
+SECTIONS_BEGIN = re.compile(
+    r"\[(?:Audio|Image|Video)(?: \d+/\d+)?\]\n(?:User text|Transcript|Description):\n"
+    r"|User text:\n[^\n]{0,4000}\n(?:[^\n]{1,4000}\n){0,20}\n?\[(?:Audio|Image|Video)(?: \d+/\d+)?\]\n"
+)
+TRANSCRIPT = re.compile(r'\[Audio transcript \(machine-generated, untrusted\)\]:[ \t]*("(?:[^"\\\n]|\\.)*")')
+QUEUED = re.compile(r"\[Queued (?:announce )?messages while agent was busy\][ \t]*(?:\n|\Z)")
+QUEUE_ITEM = re.compile(r"^---\nQueued #\d+([^\n]*)(?:\n|\Z)", re.MULTILINE)
+OVERFLOW = re.compile(r"\[Queue overflow\] Dropped \d+ [^\n]{0,80}(?:\nSummary:(?:\n- [^\n]*)*)?")
+
+
+# A bracket of the host is short; a longer one is a person's.
+_BRACKET = re.compile(r"\[([^\[\]\n]{3,300})\][ \t]*")
+_DATE = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}年\s?\d{1,2}月\s?\d{1,2}日"
+    r"|\d{4}년 ?\d{1,2}월 ?\d{1,2}일"
+)
+_CLOCK = re.compile(r"(?:T|\b|(?<=\s))\d{1,2}[:.]\d{2}(?:[:.]\d{2})?(?:\.\d{1,6})?(?:Z\b|[+-]\d{2}:?\d{2}\b)?")
+_OFFSET = r"(?:[+\-\u2212]\d{1,2}(?::?\d{2})?)"
+_ZONE = re.compile(rf"(?:[A-Z]{{1,5}}{_OFFSET}?|{_OFFSET}|[A-Z][A-Za-z_]+(?:/[A-Za-z_+\-\d]+){{1,2}})\Z")
+_ELAPSED = re.compile(r"\+\d{1,4}(?:s|m|h|d|w|mo|y)\Z")
+_ORDINAL = re.compile(r"\d{1,2}(?:[snrt][tdh]|er|\.)?\Z")
+# Names of days and months, and the words of a clock, in the languages that occur most. A token may be the beginning of
+# a name, because every locale abbreviates in its own way.
+_NAMES = Path(__file__).with_name("calendar_names.txt").read_text("utf-8").split()
+_CALENDAR = frozenset(name[:length] for name in _NAMES for length in {*range(2, min(len(name), 6)), len(name)})
+_EAST_ASIAN = re.compile(
+    r"\(?(?:(?:周|週|星期|礼拜|禮拜)[一二三四五六日天]|[月火水木金土日](?:曜日?)?|[월화수목금토일](?:요일)?)\)?\Z"
+)
+# What the host calls its channels; a plugin may bring others.
+_CHANNELS = (
+    "bluebubbles|channel|dingtalk|discord|email|feishu|google ?chat|imessage|irc|lark|line|matrix|mattermost|ms ?teams|"
+    "microsoft teams|nextcloud talk|nostr|qq|qqbot|signal|slack|sms|synology chat|teams|telegram|tlon|twitch|urbit|"
+    "voice|webchat|wechat|wecom|weixin|whatsapp|zalo personal|zalo"
+)
+_CHANNEL = re.compile(rf"(?:openclaw-)?(?:{_CHANNELS})(?=\s|\Z)", re.IGNORECASE)
+_IDENTITY = re.compile(r"(?:^|\s)(?:id:\S|\(@[\w.]+\)|\+\d{6,})|@(?:g\.us|s\.whatsapp\.net|lid)\b")
+_GROUP = re.compile(
+    r"\bid:-\d|@g\.us\b|(?:^|\s)#\S|\b(?:group|guild|channel|room|topic|thread)\b|\bid:[!#]", re.IGNORECASE
+)
+# An id of Feishu, which stands for a sender without a name.
+_OPAQUE = re.compile(r"o[unc]_\w{6,}\Z")
+_LABEL = re.compile(r"([^\n:\[\]]{1,80}): ")
+
+
+class Envelope(NamedTuple):
+    """A bracket of the host: its kind, where it ends, and its content."""
+
+    kind: str
+    end: int
+    header: str
+
+    @property
+    def is_of_group(self) -> bool:
+        """Whether the header names a group, whose messages begin with the sender's name."""
+        return self.kind == "envelope" and _GROUP.search(self.header) is not None
+
+
+def read_envelope(text: str, start: int) -> Envelope | None:
+    """Return the time stamp or the envelope that begins at ``start``, or None if a person may have written it.
+
+    A stamp holds a date, a time and nothing but words of a calendar and a zone. An envelope holds a channel and a
+    sender before that, or names a known channel and an identity.
+    """
+    match = _BRACKET.match(text, start)
+    if match is None:
+        return None
+    header = match[1]
+    before, rest = _at_stamp(header)
+    if rest is None:
+        is_known = _CHANNEL.match(header) and _IDENTITY.search(header)
+        return Envelope("envelope", match.end(), header) if is_known else None
+    zoned = all(_is_of_calendar(token) or _ZONE.match(token) for token in rest)
+    if not zoned:
+        return None
+    words = before.split()
+    if all(map(_is_of_calendar, words)):
+        return Envelope("time stamp", match.end(), header)
+    exact = bool(rest) or _is_of_calendar(words[-1])
+    is_host = _CHANNEL.match(header) or _IDENTITY.search(before) or any(map(_ELAPSED.match, words))
+    # A host also writes the zone; a person who notes a date before a sentence does not.
+    if is_host or (exact and len(words) > 1 and any(map(_ZONE.match, rest))):
+        return Envelope("envelope", match.end(), header)
+    return None
+
+
+def _at_stamp(header: str) -> tuple[str, list[str] | None]:
+    """Return what is before a date and time in a header and the tokens after the date, or the header and None."""
+    dates, clock = list(_DATE.finditer(header)), _CLOCK.search(header)
+    if dates:
+        # A sender's name may hold digits; the host writes the date last.
+        date = dates[-1]
+        clock = _CLOCK.search(header, date.end())
+        if clock is None:
+            return header, None
+        between = header[date.end() : clock.start()].replace(",", " ")
+        return header[: date.start()], (between + " " + header[clock.end() :].replace(",", " ")).split()
+    tokens = header.replace(",", " ").split()
+    is_named = any(token[0].isalpha() and _is_of_calendar(token) for token in tokens)
+    is_stamp = clock and is_named and any(map(_ORDINAL.match, tokens)) and all(map(_is_of_stamp, tokens))
+    return ("", []) if is_stamp else (header, None)
+
+
+def _is_of_stamp(token: str) -> bool:
+    """Return whether a token belongs to a time stamp whose month is a word."""
+    return (
+        _is_of_calendar(token)
+        or token.isdigit()
+        or any(pattern.fullmatch(token) for pattern in (_ORDINAL, _CLOCK, _ZONE))
+    )
+
+
+def _is_of_calendar(token: str) -> bool:
+    """Return whether a token is a weekday, a month or a word of the clock, or the beginning of one."""
+    word = token.strip("().,·—-").casefold()
+    if not word:
+        return True
+    if _EAST_ASIAN.match(word):
+        return True
+    return word in _CALENDAR
+
+
+def read_label(text: str, start: int, header: str, *, expected: bool, sender: str) -> int:
+    """Return where a sender's name and its colon at ``start`` end, or ``start`` if they may be the person's words.
+
+    ``expected`` says that the host always writes one here; ``sender`` is the name that the host gave elsewhere.
+    """
+    match = _LABEL.match(text, start)
+    if match is None:
+        return start
+    label = match[1].strip()
+    name = label.split(" (")[0].strip()
+    is_known = label in ("(self)", "(sender)") or _OPAQUE.match(label) is not None
+    is_named = bool(name) and (name in sender or f" {name} " in f" {header} ")
+    return match.end() if expected or is_known or is_named else start
+
 
 # A directive begins with a letter, unlike a shell test or a nested list.
 DIRECTIVE = re.compile(r"\[\[\s*[A-Za-z][^\[\]\n]*\]\]")
@@ -115,7 +311,7 @@ class Peeling:
 
     def _take_line(self) -> bool:
         """Remove a piece of one line, an envelope, or a label that follows one."""
-        for kind, pattern, sender in pieces.LEADING:
+        for kind, pattern, sender in LEADING:
             if match := pattern.match(self.text, self._start, self._end):
                 self._is_after_id |= kind == "message id"
                 self._is_group |= kind == "group history"
@@ -276,10 +472,10 @@ class Peeling:
         if match is None:
             return False
         if "chat messages" in match["what"].lower():
-            current = self.text.find(f"\n{pieces.CURRENT}", match.end() - 1, self._end)
+            current = self.text.find(f"\n{CURRENT}", match.end() - 1, self._end)
             if current >= 0:
                 self._is_group = True
-                self._remove("group history", current + 1 + len(pieces.CURRENT), sender=True)
+                self._remove("group history", current + 1 + len(CURRENT), sender=True)
                 return True
         blank = _BLANK_LINE.search(self.text, match.end(), self._end)
         first = at = blank.end() if blank else self._end
@@ -297,16 +493,16 @@ class Peeling:
 
     def _take_sections(self) -> bool:
         """Keep what a person wrote or said of a message with media, and drop what a model saw in an image."""
-        if match := pieces.TRANSCRIPT.match(self.text, self._start, self._end):
+        if match := TRANSCRIPT.match(self.text, self._start, self._end):
             try:
                 self._spoken.append(json.loads(match[1]))
             except ValueError:
                 return False
             self._remove("note on an attachment", match.end(), sender=True)
             return True
-        if self._depth >= _DEEPEST or not pieces.SECTIONS_BEGIN.match(self.text, self._start, self._end):
+        if self._depth >= _DEEPEST or not SECTIONS_BEGIN.match(self.text, self._start, self._end):
             return False
-        sections = list(pieces.SECTION.finditer(self.text, self._start, self._end))
+        sections = list(SECTION.finditer(self.text, self._start, self._end))
         for at, section in enumerate(sections):
             until = sections[at + 1].start() if at + 1 < len(sections) else self._end
             if section[1] != "Description":
@@ -316,13 +512,13 @@ class Peeling:
 
     def _take_queue(self) -> bool:
         """Keep what persons said in the messages that the host collected while the agent was busy."""
-        if overflow := pieces.OVERFLOW.match(self.text, self._start, self._end):
+        if overflow := OVERFLOW.match(self.text, self._start, self._end):
             self._remove("mark of the queue", overflow.end())
             return True
-        match = pieces.QUEUED.match(self.text, self._start, self._end) if self._depth < _DEEPEST else None
+        match = QUEUED.match(self.text, self._start, self._end) if self._depth < _DEEPEST else None
         if match is None:
             return False
-        items = list(pieces.QUEUE_ITEM.finditer(self.text, match.end(), self._end))
+        items = list(QUEUE_ITEM.finditer(self.text, match.end(), self._end))
         for at, item in enumerate(items):
             until = items[at + 1].start() if at + 1 < len(items) else self._end
             self.has_sender |= "(from" in item[1]
@@ -352,7 +548,7 @@ class Peeling:
         start = self.text.rfind("\n", max(self._start, self._end - 4000), self._end) + 1
         if start == 0 and self._end - self._start > 4000:
             return False
-        for kind, pattern, sender in pieces.TRAILING:
+        for kind, pattern, sender in TRAILING:
             if match := pattern.fullmatch(self.text, max(start, self._start), self._end):
                 if kind == "sender":
                     self._sender += match["sender"]

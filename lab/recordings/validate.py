@@ -9,9 +9,8 @@ from typing import Any
 
 from lab.base.files import sha256_file
 from lab.recordings.catalogue import CATALOGUE, identified
-from lab.recordings.equal import equal_conversations
 from lab.recordings.inventory import Inventory
-from lab.recordings.model import SEARCHED, Recording
+from lab.recordings.model import SEARCHED, Recording, equal_conversations
 from lab.recordings.readers import Library, read_library
 
 SAME = "these conversations have the same turns and count as one piece of evidence; keep only one of them"

@@ -1,31 +1,277 @@
 """Admission: before an arm counts, it proves that what it is named for takes place (LG-5, LG-6).
 
 A live system may run without doing anything: its hook does not fire, its store stays empty, its embedder is never
-queried. Its figures would look like those of a poor system. So every arm replays one short scripted conversation first
-(:mod:`lab.replay.admission_script`), with the embedder and the store of the run. An arm that cannot give a proof is
-refused: it is not scored.
+queried. Its figures would look like those of a poor system. So every arm replays one short scripted conversation first,
+always the same, with the embedder and the store of the run. An arm that cannot give a proof is refused: it is not
+scored.
+
+Names and places in the script are invented and occur nowhere else, so that a text holds one only if the system recalled
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import unescape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure
 from lab.base.files import digest, dump_json, read_json
-from lab.replay.admission_play import Ground, Seen, play_script
-from lab.replay.admission_script import AGAIN, ANSWER, FIRST, MEMORIES, SECOND, STATED, script
-from lab.replay.loop import Answered
-from lab.runs.records import to_json
-from lab.systems.contract import Arm, ArmInfo
-from lab.systems.protocols import Claims
+from lab.base.shape import to_json
+from lab.embedding.embedder import DOCUMENT, Embedder, Role
+from lab.embedding.vectors import Vectors
+from lab.golden.model import Judgement, Probe
+from lab.recordings.model import MUST, NICE, Memory, Recording, Turn
+from lab.replay.loop import Answered, Play, RecallCall, Source, TurnWrites, replay
+from lab.replay.timeline import RecallPoint
+from lab.retrieval.retrievers import Retrieval, StoreRetriever, VectorsOf, make_store
+from lab.retrieval.tokens import words_under
+from lab.systems.contract import Arm, ArmInfo, Prepares
+from lab.systems.kit import Tools, Workshop
+from lab.systems.openclaw.capture.credentials import holds_secret
+from lab.systems.protocols import Claims, Proves
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
+
     from lab.replay.plan import Plan
+
+NAME = "admission"
+# What is stated, and what is queried on the next day: some systems search only sessions that have ended.
+SESSIONS = (f"{NAME}/s1", f"{NAME}/s2")
+# 5 January 2026, 09:00 UTC.
+START, STEP, DAY = 1_767_603_600_000, 300_000, 86_400_000
+
+RELEVANT = f"{NAME}/m0"
+NEWEST = f"{NAME}/m11"
+# The first is what the questions are about; the last is the newest.
+MEMORIES = (
+    "The user prefers Marguerite Oduya as the harbour pilot for the Kirkwall tide survey.",
+    "The boiler of the Calliope needs nine copper gaskets before the Friday inspection.",
+    "Invoices of the bakery are filed by supplier, in green folders.",
+    "The choir rehearses in the old granary, because the church hall is too cold.",
+    "The greenhouse thermostat was replaced in March by a battery model.",
+    "Grandmother's plum cake uses buckwheat flour and no sugar.",
+    "The bicycle lock has a red dot on its spare key.",
+    "Parking behind the theatre is free after six in the evening.",
+    "The printer in the library prints on both sides unless it is told otherwise.",
+    "The puppy is afraid of thunder and sleeps beside the wardrobe.",
+    "Two of the chairs on the terrace have to be painted again.",
+    "The archive moved to the Rosneath depot, because the cellar floods in autumn.",
+)
+# Statements that a system that captures keeps: more preferences than a Working Set shows, so that one must be searched.
+STATED = (
+    ("user", "Please remember this: I prefer Marguerite Oduya as the harbour pilot for the Kirkwall tide survey."),
+    ("assistant", "Noted. Marguerite Oduya is the harbour pilot whom you prefer for the Kirkwall tide survey."),
+    ("user", "Please remember this as well: I prefer invoices of the bakery in green folders, by supplier."),
+    ("assistant", "Noted. Invoices of the bakery go into green folders, one for each supplier."),
+    ("user", "Please remember that I prefer buckwheat flour in the plum cake of my grandmother."),
+    ("assistant", "Noted. The plum cake is baked with buckwheat flour."),
+    ("user", "Please remember that I prefer two-sided printing in the library, unless I say otherwise."),
+    ("assistant", "Noted. The printer in the library prints on both sides."),
+    ("user", "Please remember that I prefer the spare key of the bicycle lock with a red dot."),
+    ("assistant", "Noted. A red dot marks the spare key of the bicycle lock."),
+    ("user", "We decided to move the archive to the Rosneath depot, because the cellar floods in autumn."),
+    ("assistant", "Understood. The archive moves to the Rosneath depot, so that no flood reaches it."),
+    ("user", "The weather was fine today, and the neighbours painted two chairs on their terrace."),
+    ("assistant", "That sounds like a pleasant afternoon for everybody on the terrace."),
+)
+ASKED = (
+    ("user", "Which harbour pilot do I prefer for the Kirkwall tide survey? Please give me the name of the pilot."),
+    ("assistant", "I will look that up before the survey begins, and tell you the name."),
+    ("user", "Where did we decide to move the archive, and is it because the cellar floods in autumn?"),
+    ("assistant", "I will check which depot it was, and why."),
+)
+# The memory and the statement word by word: some systems search for all words, or inject only what is very similar.
+REPEATED = (
+    ("user", MEMORIES[0]),
+    ("assistant", "That is what I have noted as well, thank you for the reminder."),
+    STATED[0],
+    ("assistant", "Noted once more, nothing has changed since."),
+)
+SAID = (*STATED, *ASKED, *REPEATED)
+# The turns of the questions, and those of the repetitions.
+FIRST, SECOND = len(STATED), len(STATED) + 2
+AGAIN = (SECOND + 2, SECOND + 4)
+# A name that the text injected at the first question, or at a repetition, must hold.
+ANSWER = "Marguerite Oduya"
+
+
+class Script(NamedTuple):
+    """The recording and its recall points, with or without probes."""
+
+    recording: Recording
+    points: tuple[RecallPoint, ...]
+
+
+def script(*, probes: bool) -> Script:
+    """Return the conversation; with ``probes``, each prompt is also asked outside of it, just before."""
+    turns = tuple(_turn(seq, role, text) for seq, (role, text) in enumerate(SAID))
+    memories = tuple(
+        Memory(f"{NAME}/m{number}", text, text, 0, START - STEP * (len(MEMORIES) - number), label=_label(number))
+        for number, text in enumerate(MEMORIES)
+    )
+    points: list[RecallPoint] = []
+    for turn in turns:
+        if turn.role != "user":
+            continue
+        expected = {FIRST: RELEVANT, SECOND: NEWEST}.get(turn.seq)
+        relevant = (Judgement(expected),) if expected else ()
+        judged = Probe(turn.key, NAME, turn.key, None, relevant)
+        if probes:
+            key = f"{turn.key}/probe"
+            outside = Probe(key, NAME, None, turn.text, relevant)
+            points.append(RecallPoint(key, turn.seq, turn.text, None, turn.time_ms, False, outside))
+        points.append(RecallPoint(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, True, judged, turn.session))
+    return Script(Recording(NAME, turns, memories), tuple(points))
+
+
+def _turn(seq: int, role: str, text: str) -> Turn:
+    later = seq >= FIRST
+    session = SESSIONS[later]
+    return Turn(f"{session}/{seq}", seq, session, role, text, START + STEP * seq + DAY * later)
+
+
+def _label(number: int) -> str:
+    return MUST if number in (0, len(MEMORIES) - 1) else NICE
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What arms are admitted with: the embedder, the store, the source of memories and the seed of the run."""
+
+    embedder: Embedder
+    store: str = "exact"
+    source: Source = "given"
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class _Asked:
+    """How many texts the embedder was queried for."""
+
+    texts: int = 0
+
+
+class _CountedVectors:
+    """Vectors that count the texts they are queried for."""
+
+    def __init__(self, vectors: VectorsOf, asked: _Asked) -> None:
+        self._vectors, self._asked = vectors, asked
+
+    @property
+    def dimension(self) -> int:
+        """The length of a vector."""
+        return self._vectors.dimension
+
+    def prepare(
+        self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
+    ) -> int:
+        """Embed what is missing. It does not count: the lab itself prepares texts that a host may never query."""
+        return self._vectors.prepare(texts, announce, role)
+
+    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
+        """Count and return the vectors."""
+        self._asked.texts += len(texts)
+        self._vectors.prepare(texts, None, role)
+        return self._vectors.of(texts, role)
+
+
+class _CountedEmbedder:
+    """An embedder that counts the texts it embeds."""
+
+    def __init__(self, embedder: Embedder, asked: _Asked) -> None:
+        self._embedder, self._asked = embedder, asked
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the embedder has."""
+        return getattr(self._embedder, name)
+
+    def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
+        """Count and embed."""
+        self._asked.texts += len(texts)
+        return self._embedder.encode(texts, role)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one replay of the script showed: answers, writes, texts embedded, and the counters of the system."""
+
+    answers: list[Answered] = field(default_factory=list)
+    wrote: list[TurnWrites] = field(default_factory=list)
+    embedded: int = 0
+    counters: Mapping[str, Any] = field(default_factory=dict)
+
+    def at(self, seq: int) -> Answered | None:
+        """Return the answer at a recall turn."""
+        return next(
+            (answer for answer in self.answers if answer.point.is_recall_turn and answer.point.seq == seq), None
+        )
+
+    def of_turns(self, *, scores: bool) -> list[Any]:
+        """Return what must not depend on probes: answers at recall turns, and writes."""
+        answers = [
+            (
+                answer.point.key,
+                answer.recall.status,
+                answer.recall.injected,
+                answer.recall.context,
+                [(item.text, round(item.score, 9) if scores else 0) for item in answer.recall.items],
+            )
+            for answer in self.answers
+            if answer.point.is_recall_turn
+        ]
+        kinds = ("created", "updated")
+        writes = [
+            (entry.turn.key, [[row.text for row in getattr(entry.writes, kind)] for kind in kinds], entry.derived)
+            for entry in self.wrote
+        ]
+        return [answers, writes]
+
+
+def play_script(arm: Arm, info: ArmInfo, ground: Ground, *, probes: bool) -> Seen:
+    """Replay the script through an arm; ``probes``: each question is also posed outside of the conversation."""
+    asked = _Asked()
+    vectors = _CountedVectors(Vectors(ground.embedder), asked)
+    embedder: Any = _CountedEmbedder(ground.embedder, asked)
+
+    def live(retrieval: Retrieval) -> StoreRetriever:
+        words = words_under(retrieval.text, holds_secret)
+        words.prepare([*MEMORIES, *(turn.text for turn in scripted.recording.turns)])
+        scans = retrieval.text.lane == "scan"
+        store = make_store(ground.store, vectors.dimension, retrieval.text)
+        return StoreRetriever(store, vectors, words, retrieval.clamp, as_stored=scans)
+
+    workshop = Workshop(ground.embedder, vectors)
+    data = arm.prepare(workshop) if isinstance(arm, Prepares) else None
+    prepared = {} if data is None else {info.name: data}
+    scripted = script(probes=probes)
+    tools = Tools(scripted.recording.conversation, embedder, vectors, live, live, ground.seed, prepared=prepared)
+    play = Play(scripted.recording, scripted.recording.memories, scripted.points, tools, ground.source)
+    seen = Seen()
+    last = scripted.points[-1].key
+
+    def on_recall(call: RecallCall) -> None:
+        if call.ask.turn == last and isinstance(call.system, Proves):
+            seen.counters = _counters(call.system)
+
+    seen.answers = list(replay(play, [arm], seen.wrote.append, on_recall, [info]))
+    seen.embedded = asked.texts
+    return seen
+
+
+def _counters(system: Proves) -> Mapping[str, Any]:
+    try:
+        counters = system.prove()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a system may raise anything; without counters, it proves nothing by them
+        return {}
+    return counters if isinstance(counters, Mapping) else {}
+
 
 FILE, KIND = "admission.json", "lab.admission"
 DEFAULT = ("relevant",)

@@ -15,7 +15,7 @@ from lab.base.errors import LabError
 from lab.base.files import write_atomically
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import DEFAULT_MODEL, embedder_named, roles_of, verified_default_folder
-from lab.embedding.response import TextRefused
+from lab.embedding.endpoint import TextRefused
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings, Tokens
 

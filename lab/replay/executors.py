@@ -28,7 +28,7 @@ from lab.replay.plan import Plan
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.sources import Sources, TaskSources, play_of, prepare, task_sources, tools_of
 from lab.replay.writes import Expected, alignments, writes_table
-from lab.runs.environment import packages
+from lab.runs.resume import packages
 from lab.runs.tables import table_bytes
 
 P = ParamSpec("P")

@@ -27,15 +27,13 @@ from lab.base.draw import draw
 from lab.base.errors import UnusableInput
 from lab.base.files import digest
 from lab.base.formatting import counted
-from lab.base.haystack_keys import added_key, is_added
 from lab.base.set_registry import DEMO, HAYSTACKS, recordings_at, shipped_name
-from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.model import GoldenSet, Judgement, Probe, added_key, is_added
 from lab.recordings.model import GLOBAL, Memory, Recording
 from lab.recordings.readers import FORMATS, Library, read_library
-from lab.replay.near_duplicates import NearDuplicates
 from lab.runs.manifest import Haystack, HaystackCounts
 from lab.systems.openclaw.memory import is_hard_rule
-from lab.systems.openclaw.near_duplicate import normal_text
+from lab.systems.openclaw.near_duplicate import NearDuplicates, normal_text
 
 
 class TooFew(UnusableInput):

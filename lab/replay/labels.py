@@ -14,7 +14,7 @@ from typing import Any
 
 from lab.base.draw import draw
 from lab.base.errors import UnusableInput
-from lab.base.haystack_keys import original_key
+from lab.golden.model import original_key
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Recording
 from lab.systems.sidecar.heuristic import grade_observation
 

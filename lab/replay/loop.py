@@ -14,10 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from lab.recordings.model import GLOBAL, NICE, Memory, Recording, Turn
-from lab.replay.recall_points import RecallPoint
-from lab.replay.seat import Failure, Given, Seat, booked
-from lab.replay.shared import Retrieved, SharedSearch
-from lab.replay.timeline import timeline
+from lab.replay.guarded import Failure, Given, Retrieved, Seat, SharedSearch, booked
+from lab.replay.timeline import RecallPoint, timeline
 from lab.retrieval.faults import NO_FAULTS, FaultPlan
 from lab.systems.contract import Arm, ArmInfo, Ask, Candidates, Recall, Writes
 from lab.systems.kit import Kit, Tools

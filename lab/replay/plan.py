@@ -7,33 +7,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lab import __version__
+from lab.base.code import __version__
 from lab.base.draw import draw
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
 from lab.base.formatting import counted
-from lab.base.haystack_keys import is_added
 from lab.base.set_registry import golden_beside
+from lab.base.shape import to_json
 from lab.embedding.embedder import Embedder, embedder_named
 from lab.embedding.endpoint import from_cache_alone
-from lab.embedding.stored import StoredVectors
-from lab.golden.model import GoldenSet, Probe
-from lab.golden.read import read_golden
-from lab.recordings.equal import EQUAL, equal_conversations
-from lab.recordings.model import GLOBAL, MUST, UNKNOWN, Memory, Recording
-from lab.recordings.origins import ALL, DEFAULT, Origins, of_origins
-from lab.recordings.readers import Library, format_named, read_library, with_golden
+from lab.embedding.vectors import StoredVectors
+from lab.golden.files import read_golden
+from lab.golden.model import GoldenSet, Probe, is_added
+from lab.recordings.model import EQUAL, GLOBAL, MUST, UNKNOWN, Memory, Recording, equal_conversations
+from lab.recordings.readers import ALL, DEFAULT, Library, Origins, format_named, of_origins, read_library, with_golden
 from lab.replay.haystack import default_haystack, fill, supply_format, without_absent
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import SOURCES, Source
 from lab.replay.memories_from import read_stored, table_read, with_stored
-from lab.replay.recall_points import RECALL_TURNS, RecallPoint, recall_points
+from lab.replay.timeline import RECALL_TURNS, RecallPoint, recall_points
 from lab.retrieval.faults import FaultPlan
-from lab.retrieval.query_context import Retrieval
-from lab.retrieval.retrievers import STORES
+from lab.retrieval.retrievers import STORES, Retrieval
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Haystack, resolved_of
-from lab.runs.records import to_json
 from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.memory import is_hard_rule

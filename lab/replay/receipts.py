@@ -1,28 +1,261 @@
 """Receipts and timings of a conversation as tables, for one Parquet file each.
 
 Receipts have one row for each arm and recall point. They are a function of the input alone, so two runs can be compared
-byte by byte. They hold keys and ids of memories, never texts.
+byte by byte. They hold keys and ids of memories, never texts. So whatever needs a text is counted here, while the
+replay still has it: how much of a block repeats, and how much of it the receipt explains.
+
+The safety checks of every recall use only the recording and the injected block, and nothing that the system reports,
+so that a faulty system cannot hide its faults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from html import escape
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.columns import booleans, lists, numbers, strings
 from lab.base.token_estimate import tokens
 from lab.base.utf16 import js_length
-from lab.recordings.model import Recording
+from lab.recordings.model import MUST, Recording
 from lab.replay.loop import Answered
-from lab.replay.readings import Readings
-from lab.replay.safety_checks import SafetyChecks
 from lab.replay.writes import Aligned
-from lab.runs.shapes import ITEMS, READINGS, SAFETY
+from lab.runs.tables import ITEMS, READINGS, SAFETY
+from lab.systems.contract import Item, Recall
+from lab.systems.openclaw.memory import engine_id, is_hard_rule
+from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY
+from lab.systems.openclaw.seed.exact_hit import exact_hit
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_MARKUP = re.compile("[<>&]")
+_BARE = re.compile(r"[<>]|&(?!(?:amp|lt|gt|quot|#39);)")
+# Remainder of an entity that a budget cut.
+_CUT = re.compile(r"&[a-z#0-9]{0,4}\Z")
+
+
+class Checked(NamedTuple):
+    """How many injected memories of one recall fail each check; see the columns of :mod:`lab.replay.receipts`.
+
+    ``future`` counts memories that do not exist yet, or are forgotten. ``outdated`` is not a failure: it counts all
+    memories superseded by then.
+    """
+
+    future: int
+    duplicate_items: int
+    unescaped: int
+    superseded: int
+    stale: int
+    outdated: int
+
+
+class SafetyChecks:
+    """Checks recalls against the memories of a recording."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._known = {memory.key: memory for memory in recording.memories}
+        texts: dict[str, str] = {}
+        self._folded = {
+            memory.key: texts.setdefault(folded := _folded(memory.text), folded) for memory in recording.memories
+        }
+        # Escaped texts of memories with markup; not escaped by the engine's code, which is what is checked.
+        self._escaped = {
+            memory.key: _escaped(memory.text) for memory in recording.memories if _MARKUP.search(memory.text)
+        }
+        # For each superseded memory: since when, and by which memories, transitively.
+        self._until: dict[str, int] = {}
+        self._newer: defaultdict[str, set[str]] = defaultdict(set)
+        older: dict[str, set[str]] = {}
+        for memory in recording.memories:
+            older[memory.key] = {*memory.supersedes}.union(*(older.get(key, ()) for key in memory.supersedes))
+            for key in older[memory.key]:
+                self._newer[key].add(memory.key)
+                self._until[key] = min(self._until.get(key, memory.visible_from), memory.visible_from)
+        self._ends = sorted(self._until.values())
+
+    def check(self, recall: Recall, seq: int, *, fed: bool = True) -> Checked:
+        """Check what was recalled at the time ``seq``.
+
+        If the system was not ``fed`` memories, all items are its own, even under keys of the recording, and
+        :mod:`lab.replay.guarded` has checked that it wrote them.
+        """
+        known = self._known if fed else {}
+        injected = recall.items[: recall.injected]
+        keys = [item.id for item in injected]
+        texts = [self._folded[item.id] if item.id in known else _folded(item.text) for item in injected]
+        superseded = [rank for rank, key in enumerate(keys) if self.superseded(key, seq)]
+        return Checked(
+            sum(key in known and not known[key].is_visible_at(seq) for key in (*keys, *recall.pinned)),
+            len(texts) - len(set(texts)),
+            _unescaped([text for item in injected if (text := self._escaped_text(item, known))], recall.context),
+            len(superseded),
+            sum(self.unreplaced(keys[rank], (*recall.pinned, *keys[:rank])) for rank in superseded),
+            bisect_right(self._ends, seq),
+        )
+
+    def _escaped_text(self, item: Item, known: Container[str]) -> str | None:
+        """Return the escaped text of an item; None if its text has no markup."""
+        if item.id in known:
+            return self._escaped.get(item.id)
+        return _escaped(item.text) if _MARKUP.search(item.text) else None
+
+    def superseded(self, key: str, seq: int) -> bool:
+        """Return whether a memory that exists at ``seq`` supersedes this one."""
+        return self._until.get(key, inf) <= seq
+
+    def unreplaced(self, key: str, before: Iterable[str]) -> bool:
+        """Return whether none of the memories ``before`` supersedes this one."""
+        return self._newer[key].isdisjoint(before)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _escaped(text: str) -> str:
+    return escape(text).replace("&#x27;", "&#39;")
+
+
+def _unescaped(escaped: Sequence[str], context: str) -> int:
+    # A text that is missing may have been cut by a budget, which is not a failure.
+    missing = sum(text not in context for text in escaped)
+    return missing if missing and _BARE.search(_CUT.sub("", _body(context))) else 0
+
+
+def _body(context: str) -> str:
+    """Return the lines of memories in the block; a budget may have cut its end, even within the closing tag."""
+    body = context.partition(OPEN)[2]
+    lines, tag, _ = body.rpartition("\n" + CLOSE)
+    if tag:
+        return lines
+    cut = body.rpartition("\n")
+    return cut[0] if CLOSE.startswith(cut[2]) else body
+
+
+# Lines of every block, which say nothing about its memories.
+FRAME = frozenset((OPEN, POLICY, CLOSE))
+# Plain lists of search hits: an id that occurs nowhere else in a receipt has no reason there.
+HIT_LISTS = frozenset(("ftsTop", "vecTop", "fusedTop"))
+# The width of a terminal, in columns.
+COLUMNS = 80
+
+
+class Reading(NamedTuple):
+    """Counts of one recall; None where there is no value. See the columns of :mod:`lab.replay.receipts`.
+
+    ``exempt`` has one entry for each listed item.
+    """
+
+    prefix_tokens: int | None
+    stable_chars: int | None
+    body_chars: int
+    receipt_bytes: int | None
+    receipt_lines: int | None
+    to_explain: int
+    explained: int | None
+    exempt: Sequence[str | None]
+
+
+class Readings:
+    """Reads the recalls of one conversation in order. It keeps the last block of every arm."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._hard_rules = {memory.key for memory in recording.memories if memory.hard_rule}
+        self._before: dict[str, tuple[str, Counter[str]]] = {}
+
+    def read(self, answer: Answered, receipt_text: str) -> Reading:
+        """Return the reading of the next recall, whose receipt is logged as ``receipt_text``."""
+        recall = answer.recall
+        lines = body_lines(recall.context)
+        prefix = stable = None
+        before = self._before.get(answer.arm)
+        if before is not None:
+            prefix = tokens(common_prefix(before[0], recall.context))
+            kept = lines & before[1]
+            stable = sum(js_length(line) * count for line, count in kept.items())
+        if answer.point.is_recall_turn:
+            self._before[answer.arm] = recall.context, lines
+        has_receipt = bool(recall.receipt)
+        ids = list(to_explain(recall))
+        named = reasons_in(recall.receipt) if has_receipt else frozenset()
+        return Reading(
+            prefix,
+            stable,
+            sum(js_length(line) * count for line, count in lines.items()),
+            len(receipt_text.encode("utf-8", "surrogatepass")) if has_receipt else None,
+            rows_of(receipt_text) if has_receipt else None,
+            len(ids),
+            sum(not named.isdisjoint(names) for names in ids) if has_receipt else None,
+            [self._exempt(answer, item) for item in recall.items],
+        )
+
+    def _exempt(self, answer: Answered, item: Item) -> str | None:
+        """Return why a must_remember item may repeat: hard_rule, or the rule of an exact hit; None if it may not."""
+        if item.signals.label != MUST:
+            return None
+        if (answer.fed and item.id in self._hard_rules) or is_hard_rule(item.text):
+            return "hard_rule"
+        return exact_hit(answer.point.text, item.text, item.signals.fts_rank)
+
+
+def body_lines(context: str) -> Counter[str]:
+    """Return the lines of a block with their counts, without those that every block has and without item numbers."""
+    return Counter(_unnumbered(line) for line in context.split("\n") if line and line not in FRAME)
+
+
+def _unnumbered(line: str) -> str:
+    number, dot, rest = line.partition(". [")
+    return f"[{rest}" if dot and number.isascii() and number.isdigit() else line
+
+
+def common_prefix(one: str, other: str) -> str:
+    """Return the longest common prefix of two texts."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return one[:low]
+
+
+def rows_of(text: str) -> int:
+    """Return the number of rows that a text fills on a terminal of 80 columns."""
+    return sum(max(1, math.ceil(len(line) / COLUMNS)) for line in text.split("\n"))
+
+
+def to_explain(recall: Recall) -> Iterator[frozenset[str]]:
+    """Yield the possible ids of each memory that a receipt should explain: injected, pinned, and displaced ones."""
+    for item in recall.items[: recall.injected]:
+        yield frozenset((item.id, item.signals.id or item.id))
+    for key in (*recall.pinned, *recall.displaced):
+        yield frozenset((key, engine_id(key)))
+
+
+def reasons_in(receipt: Mapping[str, Any]) -> frozenset[str]:
+    """Return every string that a receipt has as a key or a value, outside plain lists of search hits."""
+    names: set[str] = set()
+    pending: list[Any] = [receipt]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            names.add(value)
+        elif isinstance(value, Mapping):
+            names.update(value)
+            pending += [part for name, part in value.items() if name not in HIT_LISTS]
+        elif isinstance(value, Sequence):
+            pending += value
+    return frozenset(names)
+
 
 KIND, VERSION = "lab.receipts", "4"
 
@@ -56,7 +289,7 @@ def receipts_table(
 
     Columns: ``arm, turn, seq, scope, is_recall_turn, probe, status, failure`` (the reason of a failed recall, else
     null), ``injected, visible, visible_nice, chars, hard_rules, hard_kept, pinned, duplicates``, a list column
-    ``item_…`` for each of :data:`lab.runs.shapes.ITEMS`, ``log, receipt``, and the columns of the injected block that
+    ``item_…`` for each of :data:`lab.runs.tables.ITEMS`, ``log, receipt``, and the columns of the injected block that
     are listed below.
     ``item_key`` is the memory's key. For a captured item it is the key of the judged memory that the item is aligned
     to, unless an earlier item of the row has that key; otherwise it is the item's id, prefixed with ``own:``.

@@ -2,34 +2,64 @@
 
 Caches hold these for all conversations. A task carries those of its conversation, so that a worker needs no cache and
 uses the vectors that this machine computed.
+
+Systems may embed more than memories and prompts. A rehearsal finds these texts before a replay, so that they are
+embedded in bulk: it shows a conversation to the arms that offer one (:class:`lab.systems.protocols.Rehearses`) as the
+turn loop does, without recalls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import CannotWrite, UnusableInput
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, roles_of
-from lab.embedding.response import TextRefused
-from lab.embedding.stored import StoredVectors
-from lab.embedding.vectors import AGREE, Vectors
+from lab.embedding.endpoint import TextRefused
+from lab.embedding.vectors import AGREE, StoredVectors, Vectors
 from lab.recordings.model import Recording
-from lab.replay.loop import Play
+from lab.replay.loop import Play, ask_of
 from lab.replay.plan import Plan
-from lab.replay.rehearsal import rehearsed
+from lab.replay.timeline import timeline
 from lab.retrieval.clamp import Clamp
-from lab.retrieval.query_context import Retrieval
-from lab.retrieval.retrievers import StoreRetriever, VectorsOf, embedded_text, make_store
+from lab.retrieval.retrievers import Retrieval, StoreRetriever, VectorsOf, embedded_text, make_store
 from lab.retrieval.tokens import TextSettings, Words, words_under
-from lab.systems.contract import Prepares
-from lab.systems.kit import Search, Tools, Workshop
+from lab.systems.contract import Arm, ArmInfo, Prepares
+from lab.systems.kit import Kit, Search, Tools, Workshop
 from lab.systems.openclaw.capture.credentials import holds_secret
-from lab.systems.protocols import Rephrases
+from lab.systems.protocols import Rehearses, Rephrases, Step
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+def rehearsed(play: Play, arms: Sequence[Arm], infos: Sequence[ArmInfo]) -> tuple[str, ...]:
+    """Return the distinct texts that the arms will embed as documents in one conversation, in order."""
+    captured = play.source == "captured"
+    texts: dict[str, None] = {}
+    done: set[Hashable] = set()
+    for arm, info in zip(arms, infos, strict=True):
+        key = arm.rehearsal_key if isinstance(arm, Rehearses) else None
+        if key is None or (key, info.writes) in done or not isinstance(arm, Rehearses):
+            continue
+        done.add((key, info.writes))
+        # Systems of two rehearsals share nothing, because the first is closed.
+        with closing(Kit(replace(play.tools, shared={}), info.name, captures=captured and info.writes)) as kit:
+            texts |= dict.fromkeys(arm.rehearse(kit, _steps(play, fed=not kit.captures)))
+    return tuple(texts)
+
+
+def _steps(play: Play, *, fed: bool) -> Iterator[Step]:
+    """Yield what a system is shown; only one that is ``fed`` receives memories."""
+    scoping, every_turn = play.tools.scoping, play.source == "captured"
+    for entry in timeline(play.recording, play.memories, play.recall_points, every_turn=every_turn):
+        play.tools.clock.now_ms = entry.now_ms
+        born, gone = (entry.born, [memory.key for memory in entry.gone]) if fed else ((), ())
+        asks = [ask_of(point, scoping, play.faults) for point in entry.points]
+        yield Step(born, gone, asks, entry.turn)
+
 
 Announce = Callable[[str], None]
 # Stored texts whose vectors are compared with the embedder's.

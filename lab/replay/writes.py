@@ -1,28 +1,98 @@
 """What systems wrote in a conversation, as ``writes/<conversation>.parquet``, without texts.
 
 Captured items are judged here, because a run holds no texts: by the captures of the golden set, by the memories that
-its probes need, and against each other (E-82).
+its probes need, and against each other (E-82). A golden set names the recorded memories, but a system that captures
+memories from the turns creates its own. So each captured item is judged as the recorded memory that it is aligned to:
+one of its source turn or, if that turn has none, one with similar words. An item without such a memory is unjudged, and
+reports always show how many there are.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lab.base.columns import booleans, lists, numbers, strings
-from lab.golden.align import LEAST, Aligner, Alignment
 from lab.golden.model import GoldenSet
 from lab.recordings.model import Recording
 from lab.replay.loop import TurnWrites
-from lab.replay.near_duplicates import NearDuplicates
 from lab.systems.contract import Stored
 from lab.systems.openclaw.capture.secrets import looks_secret
+from lab.systems.openclaw.near_duplicate import NearDuplicates
 from lab.systems.openclaw.upstream.js import js_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Rule = Literal["source", "text"]
+# Minimum F1 of the words of two texts that count as the same memory.
+LEAST = 0.6
+_WORDS = re.compile(r"[^\W_]+", re.UNICODE)
+
+
+class Alignment(NamedTuple):
+    """The memory that a captured item corresponds to, the rule that matched, and the F1 of their words (0 to 1)."""
+
+    memory: str
+    rule: Rule
+    score: float
+
+
+class Aligner:
+    """Alignment of the captured items of one conversation with its judged memories.
+
+    ``texts`` maps the keys of the judged memories to their texts. A key names the source of its memory
+    (``<conversation>/<session>[/<turn>]#<ordinal>``). ``turns`` holds the keys of all turns.
+    """
+
+    def __init__(self, texts: Mapping[str, str], turns: Iterable[str]) -> None:
+        known = set(turns)
+        self._words = {key: words(text) for key, text in texts.items()}
+        self._of_turn: dict[str, list[str]] = {}
+        self._loose: list[str] = []
+        for key in texts:
+            turn = key.rpartition("#")[0]
+            if turn in known:
+                self._of_turn.setdefault(turn, []).append(key)
+            else:
+                self._loose.append(key)
+
+    def align(self, text: str, sources: Sequence[str]) -> Alignment | None:
+        """Return the memory that an item corresponds to, or None; ``sources`` are the keys of the item's source turns.
+
+        Among the judged memories of the item's source turns, the memory with the highest F1 wins. If there are none,
+        the memories without a known turn are compared, and the F1 must reach :data:`LEAST`. Ties are broken by key.
+        """
+        item_words = words(text)
+        near = [key for turn in sources for key in self._of_turn.get(turn, ())]
+        if near:
+            best = min(near, key=lambda key: (-f1(item_words, self._words[key]), key))
+            return Alignment(best, "source", f1(item_words, self._words[best]))
+        score, best = min(((-f1(item_words, self._words[key]), key) for key in self._loose), default=(0.0, ""))
+        return Alignment(best, "text", -score) if -score >= LEAST else None
+
+
+def words(text: str) -> Counter[str]:
+    """Return the case-folded words of a text with their counts. A word with CJK characters counts by character."""
+    return Counter(
+        part
+        for word in _WORDS.findall(text.casefold())
+        for part in (
+            list(word)
+            if any("\u3040" <= character <= "\u9fff" or character >= "\uac00" for character in word)
+            else [word]
+        )
+    )
+
+
+def f1(left: Counter[str], right: Counter[str]) -> float:
+    """Return the F1 of two word counts: twice the common words over all words, or 0 if both are empty."""
+    total = left.total() + right.total()
+    return 2 * (left & right).total() / total if total else 0.0
+
 
 KIND, VERSION = "lab.writes", "2"
 # Alignments by arm and captured id; the last text of an id decides.
@@ -103,7 +173,7 @@ def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, expected: Expect
 
     Columns: ``arm, turn, seq, what`` (created, updated, deleted or receipt), ``id, chars`` (Unicode characters; 0 if
     deleted), ``sources`` (a list), ``echo`` (the text repeats what was injected at this turn), and of the alignment
-    (:mod:`lab.golden.align`) ``memory, rule, score``, null if there is none. ``keep`` is the judgement of the candidate
+    (:class:`Alignment`) ``memory, rule, score``, null if there is none. ``keep`` is the judgement of the candidate
     that the item is aligned to: its grade, 0 not to keep, -1 never to store; null if it is unjudged. ``gold``: a probe
     needs the memory that it is aligned to. ``again``: it repeats an item that the arm stored before. ``leak``: it holds
     a secret. ``receipt``: the receipt as JSON. ``derived``: a recall wrote it, and no turn. The metadata has the number

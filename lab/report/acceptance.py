@@ -9,7 +9,7 @@ from lab.base.files import write_atomically
 from lab.base.formatting import number, signed
 from lab.gate.line import Line
 from lab.report.build import render
-from lab.runs.trial import trial_line
+from lab.runs.notes import trial_line
 from lab.studies.acceptance.criteria import CRITERIA, M1, Result, Test
 from lab.studies.acceptance.verdict import Acceptance, headline, shown_status
 

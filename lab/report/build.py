@@ -21,7 +21,6 @@ from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction
 from lab.measures.score import headlines, score_run, summarise, with_judged
 from lab.replay.command import arguments, portable, replay_command
-from lab.replay.config_notes import config_notes
 from lab.report import charts
 from lab.report.again import Again
 from lab.report.arms import arms_table
@@ -49,9 +48,8 @@ from lab.report.tables import markdown_table
 from lab.report.tiles import harm_of, harms_at, tiles_of
 from lab.report.units import mean_of, unbroken
 from lab.runs.directory import REPORT, REPORT_DATA, RunDirectory
-from lab.runs.gold import read_gold
-from lab.runs.scores import Scores
-from lab.runs.trial import trial_line, trial_of
+from lab.runs.notes import config_notes, trial_line, trial_of
+from lab.runs.scores import Scores, read_gold
 
 __all__ = ["CAPTIONS", "build_report", "drawings", "render", "write_report"]
 

@@ -10,16 +10,15 @@ from urllib.parse import urlencode
 
 from lab.base.set_registry import is_shipped
 from lab.compare.paired import Comparison
-from lab.replay.recall_points import RecallPoint
-from lab.replay.receipts import listed
-from lab.replay.recorded_conversation import RecordedConversation
-from lab.replay.safety_checks import SafetyChecks
+from lab.replay.explain import RecordedConversation
+from lab.replay.receipts import SafetyChecks, listed
+from lab.replay.timeline import RecallPoint
 from lab.report.again import Again
 from lab.report.contrasts import Changed
 from lab.report.flipped import Flipped, Side
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import Gold, read_gold
-from lab.runs.shapes import ITEMS
+from lab.runs.scores import Gold, read_gold
+from lab.runs.tables import ITEMS
 
 ROWS = ("arm", "turn", "injected", "pinned", *(f"item_{name}" for name in ITEMS))
 # The names that golden sets use for the slice of a probe's type.

@@ -11,7 +11,7 @@ from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, smallest_p
 from lab.measures.catalogue import entry_of, widest
 from lab.report.tables import folded, html_table, text_table
-from lab.runs.trial import trial_line
+from lab.runs.notes import trial_line
 
 # With fewer probes, counts per 1,000 would suggest a precision that is not there.
 FEW_PROBES = 100

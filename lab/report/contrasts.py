@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lab.compare.arms import ArmMean, arm_means
-from lab.compare.equal import equal_in
-from lab.compare.paired import Difference, differences_of
-from lab.compare.pairs import NO_VALUES, Pairs, by_conversation, pairs_of
+from lab.compare.comparable import equal_in
+from lab.compare.paired import NO_VALUES, Difference, Pairs, by_conversation, differences_of, pairs_of
 from lab.measures.catalogue import direction
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import Scores, Values

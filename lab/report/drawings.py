@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from lab.base.formatting import milliseconds
 from lab.compare.paired import Comparison, Slice
-from lab.measures.turn_latency import TOTAL, Stage, stages
-from lab.replay.missed import FILE as MISSED
-from lab.replay.missed import counts_in
+from lab.measures.latency import TOTAL, Stage, stages
+from lab.replay.explain import FILE as MISSED
+from lab.replay.explain import counts_in
 from lab.report import figures_arms, figures_forest, figures_studies
 from lab.report.charts import Chart
 from lab.report.comparison import shown, worse

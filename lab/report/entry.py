@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lab.base.formatting import counted
 from lab.compare.paired import Comparison
-from lab.measures.turn_latency import Stage
+from lab.measures.latency import Stage
 from lab.report.charts import Chart
 from lab.report.material import TierShares
 from lab.runs.directory import RunDirectory

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
+from lab.base.formatting import short_keys
+from lab.base.shape import to_json
 from lab.base.utf16 import js_length
 from lab.replay.explain import Explanation
-from lab.runs.keys import shortened
-from lab.runs.records import to_json
 from lab.systems.contract import Item, Standing
 
 NOWHERE = Standing()
@@ -28,7 +28,7 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
     recall, details, grades = explanation.recall, explanation.explained, explanation.grades
     pool = ", ".join(f"{label} {count}" for label, count in explanation.visible.items() if count)
     arm, key, about = explanation.arm.name, explanation.point.key, f"  ({details.about})" if details.about else ""
-    turn = key if full else shortened([key], WIDTH - len(f"{arm} at {about}"))[key]
+    turn = key if full else short_keys([key], WIDTH - len(f"{arm} at {about}"))[key]
     lines = [
         f"{arm} at {turn}{about}",
         f"visible {sum(explanation.visible.values())}: {pool or 'nothing'}",
@@ -42,7 +42,7 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
         lines.append("   # decision      tier     score text  vec gold memory")
     listed = [item.id for item in recall.items[: recall.injected]]
     # The columns before a key take those of _ranked and of a grade.
-    named = shortened([*listed, *details.runners_up], WIDTH if full else WIDTH - HEAD)
+    named = short_keys([*listed, *details.runners_up], WIDTH if full else WIDTH - HEAD)
     for rank, item in enumerate(recall.items[: recall.injected], 1):
         lines.append(f"{_ranked(rank, item)} {_grade(grades, item.id)} {named[item.id]}")
         lines += [details.below[item.id]] if item.id in details.below else []
@@ -64,7 +64,7 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
         injected = {item.id for item in recall.items[: recall.injected]}
         lines += ["", f"relevant {len(grades)}, injected {sum(key in injected for key in grades)}"]
         reasons = list(details.reasons.items())
-        missed = shortened(details.reasons, WIDTH - 2)
+        missed = short_keys(details.reasons, WIDTH - 2)
         for key, reason in reasons if full else reasons[:MAX_REASONS]:
             lines.append(f"  {key if full else missed[key]}")
             lines += wrap(reason, WIDTH, initial_indent="    ", subsequent_indent="    ")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 
 from lab.base.formatting import counted, milliseconds
-from lab.replay.missed import FAILED, UNKNOWN, Counts
+from lab.replay.explain import FAILED, UNEXPLAINED, Counts
 from lab.report.charts import (
     HEIGHT,
     INKS,
@@ -78,7 +78,7 @@ NAMES = {
     "snippet": "beyond the part shown",
     "score": "score too low",
     "budget": "dropped by the budget",
-    UNKNOWN: "not explained",
+    UNEXPLAINED: "not explained",
 }
 LOST, ITEMS, PINNED = "#D55E00", "#0072B2", "#56B4E9"
 

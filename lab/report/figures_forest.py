@@ -12,7 +12,7 @@ from lab.report import units
 from lab.report.charts import Axis, Chart, Intervals, Row, Words, better_legend, nice_axis
 
 if TYPE_CHECKING:
-    from lab.compare.ablation import StepResult
+    from lab.compare.arms import StepResult
 
 # Slices that fit on a slide.
 MOST_SLICES = 14

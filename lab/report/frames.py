@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import CannotMeasure
 from lab.compare.paired import Comparison
-from lab.measures.quantiles import NS_PER_MS
+from lab.measures.latency import NS_PER_MS
 from lab.measures.score import score_run
 from lab.report.comparison import reading
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
-from lab.runs.shapes import ITEMS, READINGS, SAFETY
+from lab.runs.scores import read_gold
+from lab.runs.tables import ITEMS, READINGS, SAFETY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
     hard_rules, hard_kept                    int32    visible hard rules, and those that the block holds
     pinned                                   int32    memories pinned in the Working Set
     duplicates, evicted                      float64  injected although pinned; dropped by the budget
-    future, duplicate_items, unescaped       int32    failed safety checks (see :mod:`lab.replay.safety_checks`)
+    future, duplicate_items, unescaped       int32    failed safety checks (see :mod:`lab.replay.receipts`)
     superseded, stale, outdated              int32    superseded memories injected; without the newer one; in all
     block                                    text     16 digits of the sha256 of the injected text
     prefix_tokens, stable_chars, body_chars  float64  of the block: shared with the one before (see

@@ -9,12 +9,12 @@ from typing import Any
 from lab.base.files import write_atomically
 from lab.base.formatting import counted, milliseconds, number, p_value, signed, together
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL
-from lab.measures.quantiles import Quantile, Spent
+from lab.measures.latency import Quantile, Spent
 from lab.report.build import page_script, render, write_slides
 from lab.report.charts import Chart, html
 from lab.report.figures_league import curves_chart, front_chart, measures_chart, plural, sets_chart
 from lab.report.sections import Table
-from lab.runs.trial import trial_line
+from lab.runs.notes import trial_line
 from lab.studies.league.contest import Against, Contest
 from lab.studies.league.league import League
 from lab.studies.league.table import BOUNDED, COLUMNS, ITEMS, OVERALL, TOKENS, WHOLE, Cell, Row

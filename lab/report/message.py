@@ -17,17 +17,16 @@ from lab.base.formatting import counted, sentence, visible, without_credentials
 from lab.base.shape import field
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
-from lab.gate.outputs import by_reason, gravest_first, judged_notes
+from lab.gate.outputs import by_reason, gravest_first, judged_notes, verdict_of
 from lab.gate.verdict import SCHEMA as GATE
 from lab.gate.verdict import Verdict
-from lab.gate.verdict_file import verdict_of
 from lab.nightly.action import action_after
 from lab.nightly.nightly_folder import KIND as NIGHTLY
 from lab.nightly.nightly_folder import PAGE as NIGHTLY_PAGE
 from lab.nightly.nightly_folder import RESULT
 from lab.report.acceptance import PAGE as ACCEPTANCE_PAGE
 from lab.runs.directory import REPORT, VERDICT
-from lab.runs.trial import trial_line
+from lab.runs.notes import trial_line
 from lab.studies.acceptance.verdict import SCHEMA as ACCEPTANCE
 
 # Each status has a mark of its own, so that it does not depend on colour.

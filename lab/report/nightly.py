@@ -18,7 +18,7 @@ from lab.report.build import page_script, render
 from lab.report.nightly_history import history_model
 from lab.report.opening import WORDS
 from lab.report.units import mean_of
-from lab.runs.trial import trial_line
+from lab.runs.notes import trial_line
 
 SUMMARIES = {
     PASS: "No change that the policy forbids, and no measure is shown to be worse.",

@@ -10,12 +10,10 @@ from lab.base.formatting import counted, milliseconds, p_value, sentence
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.gate.line import Line
 from lab.gate.measures import CLAIMS
-from lab.gate.outputs import by_status, clauses, deciding_first, headline, rollback
+from lab.gate.outputs import by_status, clauses, deciding_first, headline, read_verdict, rollback, why_stale
 from lab.gate.verdict import Verdict
-from lab.gate.verdict_file import read_verdict, why_stale
 from lab.measures.catalogue import direction, entry_of, widest
-from lab.measures.quantiles import Quantile, least_n
-from lab.measures.turn_latency import Stage
+from lab.measures.latency import Quantile, Stage, least_n
 from lab.report.comparison import reading
 from lab.report.opening import in_percent
 from lab.report.units import NO_BREAK, change_of, is_share, mean_of, percent, span_of

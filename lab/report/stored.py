@@ -10,8 +10,8 @@ from typing import NamedTuple
 from lab.base.formatting import number
 from lab.report.sections import Table
 from lab.runs.directory import RunDirectory
+from lab.runs.receipts import Written, read_writes
 from lab.runs.tables import read_table
-from lab.runs.writes import Written, read_writes
 
 HEADERS = ("arm", "stored", "per turn", "kept of what should be", "leaks", "echoes", "duplicates", "held at the end")
 

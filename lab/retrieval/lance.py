@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.retrieval.collation import id_order
-from lab.retrieval.contract import Filter, Hit, Lanes, Query, vector_score
+from lab.retrieval.contract import Filter, Hit, Lanes, Query, Row, vector_score
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings, distinct_text, searchable, storable, words_of
 
 if TYPE_CHECKING:

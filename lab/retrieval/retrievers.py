@@ -1,24 +1,58 @@
-"""Retrievers: a store that receives memories as they appear and is queried with cached vectors and tokens."""
+"""Retrievers: a store that receives memories as they appear and is queried with cached vectors and tokens.
+
+Systems see the candidates of one query: a view of the store, and its rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.base.errors import UnusableInput
 from lab.embedding.embedder import DOCUMENT, QUERY, Role
-from lab.embedding.stored import StoredVectors
+from lab.embedding.vectors import StoredVectors
 from lab.retrieval.clamp import Clamp, clamp
-from lab.retrieval.contract import Query, Store, View
+from lab.retrieval.contract import Filter, Query, Row, Store, View
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.faults import NO_FAULTS, NO_VECTOR, Faults, FaultyView
+from lab.retrieval.fusion import Fusion
 from lab.retrieval.lance import LanceStore
-from lab.retrieval.query_context import QueryContext
-from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings, Words
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """Search settings. Arms with equal settings share candidates."""
+
+    text: TextSettings = field(default_factory=TextSettings)
+    clamp: Clamp = field(default_factory=Clamp)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryContext:
+    """The content of the store at one query.
+
+    ``shared`` caches results that arms with the same candidates share, by filter, depth and fusion. ``no_vector`` is
+    the reason why there is no query vector; None if there is one. ``gone`` are the ids of forgotten rows: they keep
+    their numbers among ``rows``, and no search returns them.
+    """
+
+    view: View
+    rows: Sequence[Row]
+    by_id: Mapping[str, Row]
+    shared: MutableMapping[tuple[Filter, int, Fusion], Any] = field(default_factory=dict)
+    no_vector: str | None = None
+    gone: frozenset[str] = frozenset()
+
+    @property
+    def present(self) -> Sequence[Row]:
+        """The rows that are not forgotten."""
+        return [row for row in self.rows if row.id not in self.gone] if self.gone else self.rows
+
 
 STORES = ("exact", "lancedb")
 

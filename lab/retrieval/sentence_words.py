@@ -1,12 +1,35 @@
-"""The words by which a pack compares a query with sentences, and sentences with each other (PK-4, PK-7)."""
+"""The words by which facts, entities and packs compare texts (TF-13, GR-5, PK-4, PK-7).
+
+They leave out function words, and CJK text counts as pairs of characters. The searches have tokens of their own
+(:mod:`lab.retrieval.tokens`).
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
-from lab.retrieval.plain_words import CJK, words
+from lab.retrieval.tokens import ENGLISH
+
+# Characters of Chinese, Japanese and Korean, as a set in a pattern has them.
+CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_WORD = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+")
+_FUNCTION_WORDS = frozenset(ENGLISH)
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in their order, in lower case."""
+    found: list[str] = []
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if word[0] >= "\u3040" and len(word) > 1:
+            found.extend(map("".join, pairwise(word)))
+        elif word not in _FUNCTION_WORDS:
+            found.append(word)
+    return found
+
 
 # The end of a sentence, or of a line.
 _END = re.compile("(?<=[.!?])\\s+|(?<=[.!?][\"'”’)])\\s+|\n+|(?<=[。！？])")
@@ -29,7 +52,7 @@ _NEGATION = re.compile(
 # Where one of the stems of a text may stand: a word, or a pair of CJK characters in group 1.
 PIECE = re.compile(rf"(?=([{CJK}]{{2}}))|[^\W_{CJK}]+")
 # Negations do not tell what a text is about.
-_STOP = frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
+_SPLIT_NEGATIONS = frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
 _SUFFIXES = ("ings", "ing", "ed", "es", "s", "e")
 _SHORTEST_STEM = 3
 
@@ -50,7 +73,7 @@ def one_line(text: str) -> str:
 
 def stems(text: str) -> frozenset[str]:
     """Return the terms of a text: the stems of its words without function words, and its pairs of CJK characters."""
-    return frozenset(_stem(word) if word.isascii() else word for word in words(text) if word not in _STOP)
+    return frozenset(_stem(word) if word.isascii() else word for word in words(text) if word not in _SPLIT_NEGATIONS)
 
 
 @lru_cache(maxsize=1 << 15)

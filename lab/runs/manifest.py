@@ -14,8 +14,8 @@ from pathlib import Path
 from lab.base.errors import Altered, NotARun, UnusableInput
 from lab.base.files import digest, read_json
 from lab.base.formatting import counted
-from lab.recordings.origins import Origins
-from lab.runs.records import from_json, schema_of, to_json
+from lab.base.shape import from_json, schema_of, to_json
+from lab.recordings.readers import Origins
 from lab.systems.contract import ArmInfo
 
 KIND, VERSION = "lab.run", 4

@@ -8,14 +8,19 @@ manifest. A conversation whose receipts have no digest is replayed again, so dig
 
 from __future__ import annotations
 
+import json
+import platform
 import shutil
+import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from lab.base.code import code_key
 from lab.base.errors import Altered, OtherArguments, UnusableInput
 from lab.base.files import (
     cannot_write,
@@ -26,22 +31,163 @@ from lab.base.files import (
     sha256_file,
     write_atomically,
 )
-from lab.recordings.origins import Origins
-from lab.runs.differences import arms_differences
-from lab.runs.directory import (
-    DIGESTS,
-    FAILURES,
-    GOLDEN,
-    LATENCY,
-    MANIFEST,
-    RECEIPTS,
-    WRITES,
-    RunDirectory,
-    open_run,
+from lab.base.shape import to_json
+from lab.recordings.readers import Origins
+from lab.runs.directory import DIGESTS, FAILURES, GOLDEN, LATENCY, MANIFEST, RECEIPTS, WRITES, RunDirectory, open_run
+from lab.runs.manifest import COMPLETE, INCOMPLETE, STARTED, Content, Environment, Git, Manifest, Resolved, Shard
+
+# Limits of a message: characters of a value, and entries of a list.
+VALUE, MOST = 32, 4
+# Fields that a user sets come first: the others follow from them.
+FIRST = ("system", "version", "config")
+_MISSING = object()
+
+
+def arms_differences(before: Any, now: Any) -> str:
+    """Return which arms were removed, added, changed (keys with both values) or reordered.
+
+    Both arguments are lists of arms as in manifests. Blank if they are not such lists, or no listed field differs.
+    """
+    old, new = _by_name(before), _by_name(now)
+    changes = [f"{name} removed" for name in old if name not in new]
+    changes += [f"{name} added" for name in new if name not in old]
+    for name in new:
+        if name in old:
+            differs = [text for values in _by_field(old[name], new[name]) for text in _differences(*values)]
+            changes += [f"{name}: {_shortened(differs, ', ')}"] if differs else []
+    if not changes and list(old) != list(new):
+        changes.append(f"order: {', '.join(old)} -> {', '.join(new)}")
+    return _shortened(changes, "; ")
+
+
+def _shortened(texts: Sequence[str], separator: str) -> str:
+    more = len(texts) - MOST
+    return separator.join([*texts[:MOST], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _by_name(arms: Any) -> dict[str, Any]:
+    if not isinstance(arms, Sequence) or not all(isinstance(arm, Mapping) and "name" in arm for arm in arms):
+        return {}
+    # A round trip through JSON makes tuples lists, as manifests have them.
+    return {str(arm["name"]): json.loads(json.dumps(arm)) for arm in arms}
+
+
+def _by_field(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[Any, Any, str]]:
+    """Yield old value, new value and name of every field of an arm, those of :data:`FIRST` first."""
+    for key in sorted({**before, **now}, key=lambda key: FIRST.index(key) if key in FIRST else len(FIRST)):
+        yield before.get(key, _MISSING), now.get(key, _MISSING), key
+
+
+def _differences(before: Any, now: Any, path: str) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in {**before, **now}:
+            yield from _differences(before.get(key, _MISSING), now.get(key, _MISSING), f"{path}.{key}")
+    elif before is _MISSING or now is _MISSING or json.dumps(before) != json.dumps(now):
+        yield f"{path} {' -> '.join(_shown(before, now))}"
+
+
+def _shown(before: Any, now: Any) -> tuple[str, str]:
+    """Return two differing values as JSON, cut to begin shortly before their first difference."""
+    old, new = ("not set" if value is _MISSING else json.dumps(value, ensure_ascii=False) for value in (before, now))
+    differ_at = next((at for at, (left, right) in enumerate(zip(old, new, strict=False)) if left != right), 0)
+    begin = max(0, differ_at - VALUE // 4) if max(len(old), len(new)) > VALUE else 0
+    return _cut(old, begin), _cut(new, begin)
+
+
+def _cut(text: str, begin: int) -> str:
+    if len(text) <= VALUE:
+        return text
+    end = begin + VALUE
+    return f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"
+
+
+# Packages that receipts depend on.
+DECISIVE = (
+    *("recall-lab", "torch", "sentence-transformers", "transformers", "lancedb"),
+    *("numpy", "pyarrow", "orjson", "pyuca"),
 )
-from lab.runs.environment import decisive, environment, tolerated
-from lab.runs.manifest import COMPLETE, INCOMPLETE, STARTED, Content, Manifest, Resolved, Shard
-from lab.runs.records import to_json
+# pandas is listed in reports, and has no influence on receipts.
+PACKAGES = (*DECISIVE[:7], "pandas", *DECISIVE[7:])
+DIGITS = 12
+
+
+def environment(*roots: str) -> Environment:
+    """Return what a run depends on besides its arguments: versions, platform, code, state of the source tree.
+
+    The code is that of the modules ``roots`` and of all that they import.
+    """
+    return Environment(
+        platform.python_version(), platform.platform(), platform.machine(), packages(), code_key(*roots), _git()
+    )
+
+
+def packages() -> dict[str, str | None]:
+    """Return the versions of :data:`PACKAGES`; None for a package that is not installed."""
+    return {name: _version(name) for name in PACKAGES}
+
+
+def made_on(*roots: str) -> dict[str, object]:
+    """Return code and packages as arguments of resumable work; the code as in :func:`environment`."""
+    known = packages()
+    return {"code": code_key(*roots), "packages": {name: known[name] for name in DECISIVE}}
+
+
+def decisive(before: Environment, after: Environment) -> list[str]:
+    """Return the differences of two environments that must not share a run, each as ``numpy 2.3.1 -> 2.3.2``.
+
+    They are the code that receipts depend on, the packages of :data:`DECISIVE`, and the feature release of Python,
+    which changes the version of Unicode. :func:`tolerated` returns the differences that a run may have.
+    """
+    rows = [("code", before.code, after.code), ("Python", _feature(before.python), _feature(after.python))]
+    rows += [(name, before.packages.get(name), after.packages.get(name)) for name in DECISIVE]
+    return [_difference(*row) for row in rows if row[1] != row[2]]
+
+
+def tolerated(before: Environment, after: Environment) -> list[str]:
+    """Return the differences that should not change receipts, though other hardware may change last bits of vectors."""
+    rows = [
+        ("Python", before.python, after.python),
+        ("platform", before.platform, after.platform),
+        ("machine", before.machine, after.machine),
+    ]
+    same_feature = _feature(before.python) == _feature(after.python)
+    return [_difference(*row) for row in rows if row[1] != row[2] and (row[0] != "Python" or same_feature)]
+
+
+def _feature(python: str) -> str:
+    return ".".join(python.split(".")[:2])
+
+
+def _difference(name: str, before: str | None, after: str | None) -> str:
+    shown = (value[:DIGITS] if value and name == "code" else value for value in (before, after))
+    return f"{name} " + " -> ".join(value or "none" for value in shown)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _git() -> Git | None:
+    """Return the commit of this source tree and whether it is edited; None for an installed package."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit = _run(root, "git", "rev-parse", "HEAD")
+        changed = _run(root, "git", "status", "--porcelain")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return Git(commit, bool(changed))
+
+
+def _run(folder: Path, *command: str) -> str:
+    """Return what a command prints. The arguments are constants; PATH decides which git runs."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=True)  # noqa: S603 - see above
+    return done.stdout.strip()
+
 
 Announce = Callable[[str], None]
 

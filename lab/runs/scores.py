@@ -1,6 +1,7 @@
-"""The values of a scored run: as columns, as rows, and as the file ``scores.parquet``.
+"""The values of a scored run: as columns, as rows, and as the file ``scores.parquet``; and what they are scored with.
 
-The file is reused while it is current: its metadata identifies what it was computed from, and holds a checksum.
+The judgements are in golden.jsonl, which holds keys and no texts. The file of values is reused while it is current: its
+metadata identifies what it was computed from, and holds a checksum.
 """
 
 from __future__ import annotations
@@ -11,16 +12,60 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.code import code_key, modules_in
 from lab.base.columns import codes_of, float_column, numbers_of, text_column
-from lab.base.errors import CannotMeasure
-from lab.base.files import digest, write_atomically
-from lab.runs.directory import FAILURES, LATENCY, RunDirectory
-from lab.runs.records import to_json
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import digest, read_json_lines, write_atomically
+from lab.base.shape import expect, field, optional, to_json
+from lab.runs.directory import FAILURES, GOLDEN, LATENCY, RunDirectory
 from lab.runs.tables import read_table, table_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lab.base.columns import Flags, Floats, Ints
+
+
+class Gold(NamedTuple):
+    """The judgements of one probe.
+
+    ``grades`` has those of the relevant memories; ``judged`` those of all judged ones, 0 for forbidden and irrelevant
+    memories.
+    """
+
+    conversation: str
+    grades: dict[str, int]
+    visible: dict[str, str]
+    forbidden: list[str]
+    slices: dict[str, str]
+    judged: dict[str, int]
+
+
+def read_gold(run: RunDirectory) -> dict[str, Gold]:
+    """Return the probes of a run by id, without those at which a recall failed (:attr:`RunDirectory.left_out`).
+
+    A run of some conversations (:meth:`RunDirectory.of`) has only their probes.
+
+    Raises :class:`CannotMeasure` for a malformed line.
+    """
+    path = run.check(run.path / GOLDEN)
+    probes = {}
+    for number, line in read_json_lines(path):
+        at = f"{path}:{number}"
+        try:
+            relevant = [expect(entry, dict, at) for entry in field(line, "relevant", list, at)]
+            grades = {field(entry, "memory", str, at): field(entry, "grade", int, at) for entry in relevant}
+            in_reach = [entry for entry in relevant if field(entry, "visible", bool, at)]
+            visible = {entry["memory"]: field(entry, "label", str, at) for entry in in_reach}
+            forbidden = [expect(memory, str, at) for memory in field(line, "forbidden", list, at)]
+            irrelevant = [expect(memory, str, at) for memory in optional(line, "irrelevant", list, [], at)]
+            judged = dict.fromkeys((*forbidden, *irrelevant), 0) | grades
+            slices = {name: expect(value, str, at) for name, value in field(line, "slices", dict, at).items()}
+            conversation = field(line, "conversation", str, at)
+            probes[field(line, "probe", str, at)] = Gold(conversation, grades, visible, forbidden, slices, judged)
+        except UnusableInput as error:
+            raise CannotMeasure(f"{error}; delete it and run the replay again") from None
+    chosen = set(run.conversations)
+    return {probe: gold for probe, gold in probes.items() if probe not in run.left_out and gold.conversation in chosen}
+
 
 SCORES, KIND, VERSION = "scores.parquet", "lab.scores", "2"
 NAMES = ("arm", "conversation", "at", "measure")

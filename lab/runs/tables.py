@@ -1,4 +1,7 @@
-"""Write Parquet files atomically, and read them with a clear message on damage."""
+"""The tables of a run: Parquet files that are written atomically, and what measures read of them.
+
+A table is refused before it is used if it has other columns than this version's. A damaged file is named.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,107 @@ from typing import TYPE_CHECKING
 
 from lab.base.errors import CannotMeasure
 from lab.base.files import write_atomically
-from lab.runs.shapes import misshapen
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_TEXT, _COUNT, _FLAG = "string", "int32", "bool"
+# Groups of the columns of receipts; :func:`lab.replay.receipts.receipts_table` says what each column is.
+SAFETY = ("future", "duplicate_items", "unescaped", "superseded", "stale", "outdated")
+# On the block before and on the receipt; the first turn has not all of them.
+READINGS = ("prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain", "explained")
+# Of one listed item. In receipts each is a list, with ``item_`` before its name.
+ITEMS = {
+    **dict.fromkeys(("key", "id", "tier", "label", "scope"), _TEXT),
+    "score": "double",
+    "fts_rank": _COUNT,
+    "vec_rank": _COUNT,
+    "decision": _TEXT,
+}
+_RECEIPTS = {
+    **dict.fromkeys(("arm", "turn", "scope", "probe", "status", "failure", "receipt", "block"), _TEXT),
+    **dict.fromkeys(("seq", "injected", "visible", "visible_nice", "chars", "hard_rules", "hard_kept"), _COUNT),
+    **dict.fromkeys(("duplicates", "tokens", "evicted", *SAFETY, *READINGS), _COUNT),
+    "is_recall_turn": _FLAG,
+    **dict.fromkeys(("pinned", "log"), f"list of {_TEXT}"),
+    **{f"item_{name}": f"list of {kind}" for name, kind in {**ITEMS, "exempt": _TEXT}.items()},
+}
+_LATENCY = {"arm": _TEXT, "turn": _TEXT, "stage": _TEXT, "ns": "int64", "cold": _FLAG}
+_WRITES = {
+    **dict.fromkeys(("arm", "turn", "what", "id", "memory", "rule", "receipt"), _TEXT),
+    **dict.fromkeys(("seq", "chars"), _COUNT),
+    "sources": f"list of {_TEXT}",
+    **dict.fromkeys(("echo", "gold", "again", "leak", "derived"), _FLAG),
+    "score": "double",
+    "keep": "int8",
+}
+_SCORES = {**dict.fromkeys(("arm", "conversation", "at", "measure", "slices"), _TEXT), "value": "double"}
+_TREND = {
+    **dict.fromkeys(("date", "plan", "set", "arm", "measure", "verdict", "lab", "commit", "code"), _TEXT),
+    **dict.fromkeys(("versions", "arm_key", "comparable_key"), _TEXT),
+    **dict.fromkeys(("n", "conversations"), _COUNT),
+    **dict.fromkeys(("mean", "standard_error"), "double"),
+    "primary": "int8",
+}
+# By the ``kind`` in a table's metadata.
+COLUMNS = {
+    b"lab.receipts": _RECEIPTS,
+    b"lab.studies.latency": _LATENCY,
+    b"lab.writes": _WRITES,
+    b"lab.scores": _SCORES,
+    b"lab.trend": _TREND,
+}
+_MAY_BE_NULL = {"probe", "failure", "duplicates", "evicted", "memory", "rule", "score", "value", "slices", "keep"}
+_MAY_BE_NULL |= {"standard_error", "commit", "code", *READINGS}
+
+
+def misshapen(table: pa.Table) -> str | None:
+    """Return the first problem with the columns of a table; None if there is none.
+
+    Checks types, nulls, that the item lists of a row have equal lengths, and that a row injects no more items than it
+    lists. Kinds and columns without an entry in :data:`COLUMNS` are not checked.
+    """
+    known = COLUMNS.get((table.schema.metadata or {}).get(b"kind", b""), {})
+    lengths = None
+    for name in table.column_names:
+        column = table[name]
+        if name not in known:
+            continue
+        if _kind(column.type) != known[name]:
+            return f"column {name} holds {_kind(column.type)}, not {known[name]}"
+        if column.null_count and name not in _MAY_BE_NULL and not (known is _WRITES and name == "receipt"):
+            return f"column {name} has {column.null_count} empty cells"
+        if name.startswith("item_"):
+            own_lengths = _lengths(column)
+            if lengths is not None and not own_lengths.equals(lengths):
+                return f"column {name} lists another number of items than the columns before it"
+            lengths = own_lengths
+    if lengths is not None and "injected" in known and "injected" in table.column_names:
+        from lab.base.columns import numbers_of
+
+        injected, listed = numbers_of(table["injected"]), numbers_of(lengths)
+        if ((injected < 0) | (injected > listed)).any():
+            return "a row injects more items than it lists, or a negative number"
+    return None
+
+
+def _lengths(column: pa.ChunkedArray) -> pa.Array:
+    import numpy as np
+
+    from lab.base.columns import lists_of, numbers
+
+    return numbers(np.diff(lists_of(column)[1]), "int64")
+
+
+def _kind(type_: pa.DataType) -> str:
+    """Return the name of a type as in :data:`COLUMNS`; a dictionary has the type of its values."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(type_):
+        return _kind(type_.value_type)
+    if pa.types.is_list(type_):
+        return f"list of {_kind(type_.value_type)}"
+    return str(type_)
 
 
 def table_of(rows: Iterable[Sequence[object]], types: Mapping[str, pa.DataType]) -> pa.Table:

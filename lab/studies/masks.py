@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 
 from lab.base.errors import CannotMeasure
 from lab.recordings.model import LABELS
-from lab.retrieval.contract import LabelledView
+from lab.retrieval.contract import LabelledView, Row
+from lab.retrieval.exact import Growing
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.growing import Growing
-from lab.retrieval.query_context import QueryContext, Retrieval
-from lab.retrieval.retrievers import StoreRetriever
-from lab.retrieval.row import Row
+from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever
 from lab.systems.kit import Search
 
 # The query of a recall point, and its scores.

@@ -17,13 +17,12 @@ from lab.base.progress import Progress
 from lab.measures.definitions.gold_nice import gold_nice
 from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.definitions.success import success
-from lab.measures.ranking import judge
-from lab.measures.repetition import selections_of
+from lab.measures.inputs import judge, selections_of
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, Memory, Recording
 from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan
 from lab.replay.sources import open_sources, play_of, prepare, prepared_sources, tools_of
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.studies.masks import Masks
 from lab.systems.kit import Rows
 from lab.systems.openclaw.memory import row_of

@@ -15,7 +15,7 @@ from lab.base.errors import UnusableInput
 from lab.recordings.model import MUST, NICE, Memory, Recording
 from lab.replay.plan import Plan, plan_of
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import table_of, write_table
 from lab.systems.sidecar.importance import DURABLE, PRIORITIES
 

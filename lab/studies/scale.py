@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import counted
+from lab.measures.latency import TOTAL, stages
 from lab.measures.score import score_and_write, summarise
-from lab.measures.turn_latency import TOTAL, stages
 from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.haystack import TooFew
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
+from lab.runs.notes import trial
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, table_of, write_table
-from lab.runs.trial import trial
 
 SIZES = (0, 25, 100, 400, 1_600, 6_400)
 POINTS, SUMMARY = "scale.parquet", "scale.json"

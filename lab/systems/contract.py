@@ -212,7 +212,7 @@ class MemorySystem(Protocol):
 
 
 class Candidates(Protocol):
-    """A retriever's view for one query, such as :class:`lab.retrieval.query_context.QueryContext`; not a list."""
+    """A retriever's view for one query, such as :class:`lab.retrieval.retrievers.QueryContext`; not a list."""
 
 
 class Retriever(Protocol):
@@ -261,7 +261,7 @@ class SharedRetrieval(Protocol):
 class Searches(Protocol):
     """An arm that states its search settings, so that texts can be embedded and split into words in bulk.
 
-    ``retrieval`` is a :class:`lab.retrieval.query_context.Retrieval`. ``shares``: its systems share their search, with
+    ``retrieval`` is a :class:`lab.retrieval.retrievers.Retrieval`. ``shares``: its systems share their search, with
     ``retrieval`` as the key, so that candidates can be cached between runs.
     """
 
@@ -306,7 +306,7 @@ class Explained:
     """A system's explanation of one of its recalls.
 
     By memory key: ``standings``, ``reasons`` (why a memory was not injected), ``causes`` (the same as a word, one of
-    :data:`lab.replay.missed.CAUSES`) and ``below`` (a line below an item).
+    :data:`lab.replay.explain.CAUSES`) and ``below`` (a line below an item).
     ``runners_up`` are the keys of the next-ranked memories. ``about`` is shown after the name of the arm; ``head``,
     ``suppressed`` and ``candidates`` are lines of at most 80 columns; ``value`` has the same facts as JSON values.
     """

@@ -12,10 +12,9 @@ from typing import Any, Protocol
 
 from lab.embedding.embedder import Embedder
 from lab.recordings.model import Memory
+from lab.retrieval.contract import Row
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.query_context import QueryContext, Retrieval
-from lab.retrieval.retrievers import StoreRetriever, VectorsOf
-from lab.retrieval.row import Row
+from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever, VectorsOf
 from lab.systems.contract import Ask
 from lab.systems.openclaw.memory import row_of
 

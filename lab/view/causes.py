@@ -11,7 +11,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from lab.base.errors import LabError
-from lab.replay.missed import CAUSES, FILE, Missed, missed_in
+from lab.replay.explain import CAUSES, FILE, Missed, missed_in
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.view.index import Index

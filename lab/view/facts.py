@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.measures.definitions.repeat_rate import repeat_rates
-from lab.measures.ranking import judge
-from lab.measures.repetition import numbered_selections
-from lab.runs.gold import Gold
+from lab.measures.inputs import judge, numbered_selections
 from lab.runs.receipts import Receipts
+from lab.runs.scores import Gold
 
 if TYPE_CHECKING:
     from lab.base.columns import Ints

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
 from lab.runs.receipts import read_receipts
+from lab.runs.scores import read_gold
 from lab.view.facts import FAILED, FORBIDDEN, FOREIGN, NEEDLESS, REPEATED, STALE, Facts, facts_of, merged, renamed
 from lab.view.runs import Runs, so_far
 

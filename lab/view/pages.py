@@ -16,9 +16,9 @@ from lab.base.errors import LabError, UnusableInput
 from lab.base.files import read_json
 from lab.base.formatting import number as formatted
 from lab.base.formatting import signed
-from lab.replay.missed import CAUSES
+from lab.replay.explain import CAUSES
 from lab.runs.directory import REPORT, REPORT_DATA
-from lab.runs.trial import trial_line, trial_of
+from lab.runs.notes import trial_line, trial_of
 from lab.view.address import Address, Listing, NotFound, link, listing
 from lab.view.compared import Compared
 from lab.view.home import home_model

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.runs.gold import Gold
+from lab.runs.scores import Gold
 from lab.view.causes import NAMES, words
 from lab.view.facts import NOT_RANKED
 from lab.view.index import Pair

@@ -10,9 +10,8 @@ from typing import TypeVar
 
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.recordings.model import Recording
-from lab.replay.explain import Explanation, explain
+from lab.replay.explain import Explanation, RecordedConversation, explain
 from lab.replay.plan import Plan, plan_of
-from lab.replay.recorded_conversation import RecordedConversation
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
 from lab.systems.contract import Detail

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, LabError
-from lab.measures.repetition import WINDOW
+from lab.measures.inputs import WINDOW
 from lab.recordings.model import GLOBAL
+from lab.replay.explain import RecordedConversation
 from lab.replay.receipts import listed
-from lab.replay.recorded_conversation import RecordedConversation
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import Gold
-from lab.runs.shapes import ITEMS
+from lab.runs.scores import Gold
+from lab.runs.tables import ITEMS
 from lab.view.index import Index, Pair
 from lab.view.recorded import Recorded
 

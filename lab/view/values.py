@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.base.errors import LabError
 from lab.compare.arms import ArmMean, arm_means
-from lab.compare.equal import equal_in
+from lab.compare.comparable import equal_in
 from lab.measures.score import headlines, score_run, with_judged
 from lab.runs.scores import Scores, Values
 from lab.view.index import Index

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytrec_eval
 
 from lab.base.files import dump_json, write_atomically
-from lab.measures.batch import evaluate
+from lab.measures.trec import evaluate
 
 # The lab's names and those of the other tools; all three have these ten.
 MEASURES = {

@@ -16,9 +16,8 @@ from lab.measures.score import score_run
 from lab.recordings.model import LABELS, MUST, NICE
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
-from lab.retrieval.contract import Filter
+from lab.retrieval.contract import Candidate, Filter
 from lab.retrieval.exact import BAND, Lane, Members
-from lab.retrieval.row import Candidate
 from lab.retrieval.tokens import ScanWords, TextSettings, Tokens
 from lab.runs.directory import RunDirectory
 from lab.systems.openclaw.config.settings import EngineConfig

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from lab.measures import repetition
-from lab.measures.batch import evaluate
+from lab.measures import inputs
 from lab.measures.catalogue import RANKED
 from lab.measures.definitions.jaccard import neighbour_jaccard
 from lab.measures.definitions.longest_streak import longest_streak
 from lab.measures.definitions.repeat_dominance import dominance
 from lab.measures.definitions.repeat_rate import repeat_rates
-from lab.measures.ranking import Judged, judge
+from lab.measures.inputs import Judged, judge
 from lab.measures.score import rank_measures
+from lab.measures.trec import evaluate
 
 PROBES, ITEMS, TURNS = 10_000, 20, 2_600
 Rankings = list[list[str]]
@@ -43,11 +43,11 @@ def judged(probes: tuple[Rankings, Grades]) -> Judged:
 
 
 @pytest.fixture(scope="module")
-def selections() -> repetition.Selections:
+def selections() -> inputs.Selections:
     """Six memories of three hundred, turn by turn."""
     source = np.random.default_rng(1)
     memories = np.concatenate([source.choice(300, 6, replace=False) for _ in range(TURNS)])
-    return repetition.numbered_selections(memories, np.full(TURNS, 6))
+    return inputs.numbered_selections(memories, np.full(TURNS, 6))
 
 
 def test_judge(benchmark: BenchmarkFixture, probes: tuple[Rankings, Grades]) -> None:
@@ -78,7 +78,7 @@ def test_evaluate(benchmark: BenchmarkFixture, probes: tuple[Rankings, Grades]) 
 
 @pytest.mark.parametrize("measure", [repeat_rates, dominance, longest_streak, neighbour_jaccard])
 def test_repetition(
-    benchmark: BenchmarkFixture, selections: repetition.Selections, measure: Callable[[repetition.Selections], object]
+    benchmark: BenchmarkFixture, selections: inputs.Selections, measure: Callable[[inputs.Selections], object]
 ) -> None:
     """Compute repetition over as many turns as RealMem's personas have."""
     assert benchmark(lambda: measure(selections)) is not None

@@ -14,13 +14,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from lab.embedding.embedder import embedder_named
 from lab.embedding.vectors import Vectors
 from lab.recordings.model import LABELS
-from lab.retrieval.contract import Filter, Query, Store
+from lab.retrieval.contract import Filter, Query, Row, Store
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.fusion import fuse
 from lab.retrieval.lance import LanceStore
-from lab.retrieval.query_context import QueryContext, Retrieval
-from lab.retrieval.retrievers import StoreRetriever
-from lab.retrieval.row import Row
+from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever
 from lab.retrieval.tokens import TextSettings
 from lab.systems.contract import Ask, SharedRetrieval
 from lab.systems.kit import Kit, Tools

@@ -15,7 +15,7 @@ import pytest
 from lab.canary.audit.audit import audit
 from lab.canary.audit.copies import Copies
 from lab.canary.audit.log_line import LogLine
-from lab.gate.audit_file import notes
+from lab.gate.receipts import notes
 
 Make = Callable[..., dict[str, Any]]
 START = datetime(2026, 3, 1, 21, 0, 0, tzinfo=UTC)

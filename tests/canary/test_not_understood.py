@@ -14,11 +14,10 @@ from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
 from lab.canary.audit.audit import audit, last_receipts
 from lab.canary.audit.check import ENOUGH, MARKERS, RECALL
-from lab.gate.audit_file import WITH_JSON, nothing_found, unreadable
 from lab.gate.line import ERROR, FAIL
 from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy
-from lab.gate.receipts import read_audit
+from lab.gate.receipts import WITH_JSON, nothing_found, read_audit, unreadable
 from lab.gate.verdict import judge
 
 Make = Callable[..., Any]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.canary.audit.audit import audit
-from lab.gate.audit_file import notes
+from lab.gate.receipts import notes
 
 Make = Callable[..., dict[str, Any]]
 CAPTURE = {

@@ -14,9 +14,9 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.canary.audit.audit import SCHEMA, audit
 from lab.canary.audit.tally import Repeats, Tally, Windows
-from lab.gate.audit_file import notes
+from lab.gate.receipts import notes
 from lab.measures.definitions.repeat_rate import repeat_rates
-from lab.measures.repetition import selections_of
+from lab.measures.inputs import selections_of
 
 Make = Callable[..., dict[str, Any]]
 FALLBACK = {

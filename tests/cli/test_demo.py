@@ -68,7 +68,7 @@ def demo(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     monkeypatch.setattr("lab.base.set_registry.DEMO", ("den", "mill"))
-    monkeypatch.setattr("lab.runs.trial.DEMO", ("den", "mill"))
+    monkeypatch.setattr("lab.runs.notes.DEMO", ("den", "mill"))
     # Two small conversations that say the same have no haystack to give.
     monkeypatch.setattr("lab.replay.haystack.HAYSTACKS", {})
     monkeypatch.setattr("lab.base.set_registry.shipped", lambda kind, _: tmp_path / kind / "tiny")

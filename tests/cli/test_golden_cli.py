@@ -14,11 +14,10 @@ from typer.testing import CliRunner
 from lab.base.errors import UnusableInput
 from lab.cli.golden_tables import emit_run
 from lab.cli.main import app
-from lab.golden.changes import marks
+from lab.golden.files import golden_bytes, read_golden
 from lab.golden.judging import Decision, open_judging
+from lab.golden.model import marks
 from lab.golden.pool import read_pool
-from lab.golden.read import read_golden
-from lab.golden.write import golden_bytes
 from lab.recordings.readers import not_among
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay

@@ -11,9 +11,9 @@ from lab.base.errors import CannotMeasure, UnusableInput
 from lab.cli.judge_desk import Desk
 from lab.cli.judge_lines import BEFORE, conversation_lines, day, folded, listed, shown, width, window
 from lab.cli.judge_screen import judge
+from lab.golden.files import read_golden
 from lab.golden.judging import Judging, open_judging, side_file
 from lab.golden.pool import Pool, Pooled, PooledTurn
-from lab.golden.read import read_golden
 from lab.recordings.model import Memory, Recording, Turn
 
 EVIL = "\x1b[2J\x1b]0;owned\x07 deletes \u202e the screen"

@@ -15,9 +15,9 @@ import pytest
 
 from lab.cli.judge_browser import JudgePage, make_app
 from lab.cli.judge_desk import Desk
+from lab.golden.files import read_golden
 from lab.golden.judging import Judging, open_judging
 from lab.golden.pool import Pool, Pooled, PooledTurn
-from lab.golden.read import read_golden
 from lab.recordings.model import Memory, Recording, Turn
 
 EVIL = '<script>document.title="run"</script><img src=x onerror=alert(1)>"\'</bdi></li></form> 山 \u202e'

@@ -17,8 +17,8 @@ from pathlib import Path
 import pyte
 import pytest
 
+from lab.golden.files import read_golden
 from lab.golden.pool import Pool, Pooled, PooledTurn
-from lab.golden.read import read_golden
 
 
 class Terminal:

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from lab.cli.runs import OF_COMMANDS
-from lab.replay.missed import FILE as MISSED
+from lab.replay.explain import FILE as MISSED
 from lab.report.acceptance import PAGE
 from lab.report.drawings import FIGURES
-from lab.runs.directory import open_run
-from lab.runs.removal import remove_run
+from lab.runs.directory import open_run, remove_run
 from lab.studies.acceptance.verdict import FILES as VERDICTS
 from lab.studies.scale import POINTS
 

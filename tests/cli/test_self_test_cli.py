@@ -10,10 +10,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from lab.cli.self_test import _sentences
-from lab.gate.selftest.draws import Draws, Swapped
 from lab.gate.selftest.faults import shipped_faults
-from lab.gate.selftest.run import Report
-from lab.gate.selftest.trial import Effects, Trial
+from lab.gate.selftest.run import Draws, Effects, Report, Swapped, Trial
 
 Lab = Callable[..., "CompletedProcess[str]"]
 PATCH = """--- a/lab/retrieval/fusion.py

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from lab.compare.ablation import StepResult, ablation, measures_shown
+from lab.compare.arms import StepResult, ablation, measures_shown
 from lab.compare.paired import compare_arms
 from lab.measures.score import score_run, summarise
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
-from lab.runs.scores import Scores
+from lab.runs.scores import Scores, read_gold
 from lab.systems.openclaw.ablation import ABLATION
 
 MakeRun = Callable[..., RunDirectory]

@@ -10,7 +10,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.compare.agreement import agree, kappa
-from lab.compare.design import power
+from lab.compare.statistics import power
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 

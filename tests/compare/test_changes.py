@@ -13,12 +13,11 @@ import pyarrow as pa
 import pytest
 
 from lab.base.errors import CannotMeasure, Incomplete, NotComparable
-from lab.compare.changes import changes
+from lab.compare.changes import changes, moved
 from lab.compare.comparable import Common
-from lab.compare.manifest_changes import moved
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.gold import read_gold
 from lab.runs.manifest import Git, Manifest
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, write_table
 
 MakeRun = Callable[..., RunDirectory]

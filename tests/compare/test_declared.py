@@ -14,8 +14,7 @@ from lab.compare.statistics import holm
 from lab.measures.catalogue import direction
 from lab.measures.score import headlines
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
-from lab.runs.scores import Score
+from lab.runs.scores import Score, read_gold
 
 MakeRun = Callable[..., RunDirectory]
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "none")

@@ -13,7 +13,7 @@ from lab.cli.main import app
 from lab.compare.paired import compare_arms
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
-from lab.recordings.equal import equal_conversations
+from lab.recordings.model import equal_conversations
 from lab.recordings.readers import read_library
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay

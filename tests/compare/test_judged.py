@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.compare.judged import MOST_APART, apart, as_json, judged_means
-from lab.compare.paired import Comparison, compare_arms
+from lab.compare.paired import MOST_APART, Comparison, apart, as_json, compare_arms, judged_means
 from lab.measures.score import headlines, score_run, unequal_counts, with_judged
 from lab.report.build import sentence
 from lab.report.comparison import comparison_html, comparison_text

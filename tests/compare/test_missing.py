@@ -7,7 +7,7 @@ import pytest
 
 from lab.compare.paired import paired_differences
 from lab.measures.catalogue import CATALOGUE
-from lab.measures.table import Block, Builder
+from lab.measures.score import Block, Builder
 from lab.runs.scores import Scores
 
 NAN = float("nan")

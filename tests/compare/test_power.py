@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from lab.compare.power import conversations_needed, design_error, detectable
-from lab.compare.statistics import clustered
+from lab.compare.statistics import clustered, conversations_needed, design_error, detectable
 
 
 @pytest.mark.parametrize(("conversations", "level"), [(6, 0.025), (20, 0.025), (24, 0.05)])

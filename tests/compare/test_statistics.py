@@ -10,7 +10,6 @@ import statistics
 import numpy as np
 import pytest
 
-from lab.compare.power import t_quantile
 from lab.compare.statistics import (
     EXACT_UP_TO,
     LEAST_CLUSTERS,
@@ -21,6 +20,7 @@ from lab.compare.statistics import (
     is_shown,
     sign_flip,
     sign_flips,
+    t_quantile,
 )
 
 

@@ -18,7 +18,7 @@ from lab.memory.tools.docs_tools import memory_docs_ingest
 from lab.memory.tools.importing import memory_import
 from lab.memory.tools.listing import memory_export, memory_list, memory_stats
 from lab.memory.tools.store import memory_forget, memory_store
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.memory import importance_score, label_of_score
 from lab.systems.openclaw.table.entries import Entry
 from tests.conformance.e2e import CLOSE, FAILURES, plugin_config

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lab.retrieval.contract import Filter, Query
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Filter, Query, Row
 from lab.systems.openclaw.capture.candidates import normalise, split_candidates
 from lab.systems.openclaw.capture.categories import IMPORTANCE, allowed_categories, detect_bounded
 from lab.systems.openclaw.capture.clean import strip_injected

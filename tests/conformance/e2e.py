@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lab.base.utf16 import WHITESPACE
-from lab.retrieval.contract import Filter, Hit, Lanes, Query, View
+from lab.retrieval.contract import Filter, Hit, Lanes, Query, Row, View
 from lab.retrieval.exact import ExactStore
-from lab.retrieval.row import Row
 from lab.retrieval.tokens import ScanWords, TextSettings
 from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.resolve import resolve

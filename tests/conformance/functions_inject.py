@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.base.utf16 import js_length
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.capture.receipt import capture_receipt
 from lab.systems.openclaw.config.settings import ReceiptSettings, WorkingSetSettings
 from lab.systems.openclaw.memory import importance_score, label_key, label_of_score, normal_label, resolve_label

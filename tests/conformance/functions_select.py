@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.retrieval.collation import id_order
-from lab.retrieval.contract import Hit, Lanes
+from lab.retrieval.contract import Candidate, Hit, Lanes, Row
 from lab.retrieval.fusion import fuse
-from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.receipt import REASONS
 from lab.systems.openclaw.recall.scope import scope_plan
 from lab.systems.openclaw.recall.scoped import select_in_scopes

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.utf16 import WHITESPACE
+from lab.retrieval.contract import Row
 from lab.retrieval.lance import quoted
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.retrieval.row import Row
 from lab.retrieval.tokens import storable
 from tests.conformance.embedding import DIMENSION, embed
 from tests.conformance.record_files import Folder, Record

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.retrieval.collation import id_order
-from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Filter, Hit, Lanes, Row
 from lab.systems.openclaw.listing import Listing
 
 # Default score and distance of a row that the engine writes: no text match, far away.

@@ -8,8 +8,7 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.retrieval.collation import id_order
-from lab.retrieval.contract import Filter
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Filter, Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from tests.conformance.e2e import CLOSE, Table, answer, corpus_rows, plugin_config, run_turn, searches_of
 from tests.conformance.plugin_hook import HookDedupe

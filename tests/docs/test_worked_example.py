@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 
 import lab
-from lab.golden.read import FIELDS as OF_PROBES
+from lab.golden.files import FIELDS as OF_PROBES
 from lab.recordings.native import FIELDS as OF_LINES
 
 

@@ -19,12 +19,10 @@ from hypothesis import strategies as st
 
 from lab.base.errors import CannotMeasure
 from lab.embedding import housekeeping
-from lab.embedding.cache import ChunkCache, text_key
-from lab.embedding.chunks import Chunk, chunk_name, matrix, read_chunk, write_chunk
+from lab.embedding.cache import Chunk, ChunkCache, chunk_name, matrix, read_chunk, text_key, write_chunk
 from lab.embedding.embedder import HashingEmbedder, SentenceTransformerEmbedder, embedder_key
-from lab.embedding.housekeeping import Freed, Merge, collect, describe, parts
+from lab.embedding.housekeeping import Freed, Merge, check, collect, describe, parts
 from lab.embedding.vectors import Recomputed, Vectors
-from lab.embedding.verify import check
 
 PROJECT = Path(__file__).resolve().parents[2]
 KEY = embedder_key(HashingEmbedder())

@@ -17,20 +17,21 @@ import pytest
 from lab.base.errors import CannotMeasure
 from lab.embedding import endpoint as endpoint_module
 from lab.embedding import http
-from lab.embedding.endpoint import EndpointEmbedder, endpoint_named
-from lab.embedding.http import Answer, NoAnswer
-from lab.embedding.response import (
+from lab.embedding.endpoint import (
     NO_EMBEDDINGS,
     NO_MODEL,
     NO_QUOTA,
     TOO_LONG,
     TOO_MANY,
     BadResponse,
+    EndpointEmbedder,
     NoOrder,
     TextRefused,
+    endpoint_named,
     reason_in,
     vectors_in,
 )
+from lab.embedding.http import Answer, NoAnswer
 from lab.replay.doctor import LONG, SENTENCE, _embedder
 
 Reply = Callable[[list[str]], "Answer | Exception"]

@@ -16,8 +16,7 @@ import pytest
 
 from lab.embedding import embedder as embedders
 from lab.embedding.cache import WRITE_AFTER
-from lab.embedding.embedder import BATCH, LENGTH_STEP, SentenceTransformerEmbedder
-from lab.embedding.team import TICK, each_done
+from lab.embedding.embedder import BATCH, LENGTH_STEP, TICK, SentenceTransformerEmbedder, each_done
 from lab.embedding.vectors import Recomputed, Vectors
 from tests.embedding.conftest import PROJECT
 

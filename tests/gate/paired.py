@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.compare.pairs import Pairs
+from lab.compare.paired import Pairs
 
 
 def pairs(mean: float, spread: float, conversations: int = 8, measure: str = "Success@6") -> Pairs:

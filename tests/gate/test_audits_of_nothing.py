@@ -10,10 +10,10 @@ import pytest
 
 from lab.base.formatting import counted
 from lab.canary.audit.audit import audit as read_logs
-from lab.gate.audit_file import nothing_found
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy
+from lab.gate.receipts import nothing_found
 from lab.gate.verdict import Verdict, judge
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table

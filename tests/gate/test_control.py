@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.compare.pairs import Pairs
-from lab.gate.control import answer_of
-from lab.gate.evidence import Evidence
+from lab.compare.paired import Pairs
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.measures import judge_compared
+from lab.gate.measures import Evidence, judge_compared
 from lab.gate.outputs import headline
 from lab.gate.policy import Control, Policy, Rule, read_policy
-from lab.gate.verdict import judge, overall
+from lab.gate.verdict import answer_of, judge, overall
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory

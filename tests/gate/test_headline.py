@@ -9,11 +9,10 @@ import pytest
 
 from lab.cli.verdict_tables import emit_verdict
 from lab.gate.action import why
-from lab.gate.control import Answer
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import by_status, headline, rollback, summary
 from lab.gate.policy import Policy, Rule, read_policy
-from lab.gate.verdict import Verdict, judge
+from lab.gate.verdict import Answer, Verdict, judge
 from lab.runs.directory import RunDirectory
 
 ABOUT = "The new policy does no more harm."

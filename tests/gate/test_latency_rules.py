@@ -11,12 +11,10 @@ import pyarrow as pa
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.gate.latency import judge_latency
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.policy import Policy, Rule
-from lab.gate.verdict import judge
-from lab.measures.quantiles import least_n, quantile
-from lab.measures.turn_latency import stages, warm_times
+from lab.gate.verdict import judge, judge_latency
+from lab.measures.latency import least_n, quantile, stages, warm_times
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.tables import read_table, write_table
 

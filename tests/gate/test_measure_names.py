@@ -8,7 +8,7 @@ import pytest
 
 from lab.gate.policy import Policy, Rule
 from lab.gate.verdict import judge
-from lab.measures.names import is_measure
+from lab.measures.catalogue import is_measure
 from lab.measures.score import score_run
 from lab.runs.directory import RunDirectory
 

@@ -16,10 +16,9 @@ import xmlschema
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lab.base.errors import UnusableInput
-from lab.gate.keys import HEAD, RULES
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.outputs import MOST_ANNOTATIONS, junit, openmetrics, summary, workflow_commands, write_verdict
-from lab.gate.policy import SHIPPED, read_policy, shipped_policies
+from lab.gate.policy import HEAD, RULES, SHIPPED, read_policy, shipped_policies
 from lab.gate.schema import policy_schema, verdict_schema
 from lab.gate.verdict import Verdict, judge
 from lab.runs.directory import RunDirectory

@@ -9,12 +9,9 @@ import pytest
 
 from lab.base.set_registry import shipped
 from lab.gate.policy import read_policy
-from lab.gate.selftest.draws import Swapped, judge_swaps
 from lab.gate.selftest.faults import Fault, change, shipped_faults
-from lab.gate.selftest.replays import HERE, Replay, shipped_replays
-from lab.gate.selftest.run import Report, self_test
-from lab.gate.selftest.sandbox import Sandbox
-from lab.gate.selftest.trial import LAYERS, Clean, clean_run
+from lab.gate.selftest.run import LAYERS, Clean, Report, Swapped, clean_run, judge_swaps, self_test
+from lab.gate.selftest.sandbox import HERE, Replay, Sandbox, shipped_replays
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.compare.pairs import Pairs
-from lab.gate.evidence import Evidence
+from lab.compare.paired import Pairs
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.measures import judge_compared
+from lab.gate.measures import Evidence, judge_compared
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.verdict import judge, overall
 from lab.runs.directory import RunDirectory

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.golden.align import LEAST, Aligner, Alignment, f1, words
+from lab.replay.writes import LEAST, Aligner, Alignment, f1, words
 
 TURNS = ("c/s/t1", "c/s/t2", "c/s/t3")
 JUDGED = {

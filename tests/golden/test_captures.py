@@ -10,11 +10,9 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.compare.agreement import agree
-from lab.golden.changes import differences, split
+from lab.golden.files import golden_bytes, read_golden
 from lab.golden.lint import lint
-from lab.golden.model import GoldenSet
-from lab.golden.read import read_golden
-from lab.golden.write import golden_bytes
+from lab.golden.model import GoldenSet, differences, split
 from lab.recordings.model import Memory, Recording, Turn
 
 TURNS = tuple(Turn(f"c/s/t{seq}", seq, "s", "user", f"plums {seq}", 1000 + seq) for seq in range(2))

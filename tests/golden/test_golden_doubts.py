@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.golden.doubts import doubts
 from lab.golden.judging import Aside
-from lab.golden.lint import lint
+from lab.golden.lint import doubts, lint
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.golden.files import golden_bytes, read_golden
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.golden.read import read_golden
-from lab.golden.write import golden_bytes
 
 Read = Callable[..., GoldenSet]
 TURN = "one/s02/t03"

@@ -12,12 +12,10 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json, read_json_lines
-from lab.golden.changes import Change, differences, split
+from lab.golden.files import golden_bytes, read_golden, write_new
 from lab.golden.judging import Decision, Judging, aside, open_judging, side_file
-from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.model import Change, GoldenSet, Judgement, Probe, differences, split
 from lab.golden.pool import Pool, Pooled, PooledTurn, read_pool
-from lab.golden.read import read_golden
-from lab.golden.write import golden_bytes, write_new
 
 A, B, C = "c/s1/t1#0", "c/s1/t1#1", "c/s1/t3#0"
 FIRST, SECOND = "c/s1/t5", "c/s2/t1"

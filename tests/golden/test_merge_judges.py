@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 
 from lab.base.files import read_json_lines
-from lab.base.haystack_keys import is_added
-from lab.golden.changes import marks
-from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.golden.read import read_golden
-from lab.golden.write import golden_bytes
+from lab.golden.files import golden_bytes, read_golden
+from lab.golden.model import GoldenSet, Judgement, Probe, is_added, marks
 
 ROOT = Path(__file__).resolve().parents[2]
 TURN = "c/s1/t1"

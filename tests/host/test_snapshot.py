@@ -23,10 +23,19 @@ import pytest
 from lab.base.errors import CannotMeasure, CannotWrite, UnusableInput
 from lab.base.files import remove_folder
 from lab.cli.init import _snapshot
-from lab.host import copying
-from lab.host.copying import copy_database, copy_lines, copy_whole
+from lab.host import snapshot
 from lab.host.home import look
-from lab.host.snapshot import NAME, Snapshot, open_snapshot, size_of, snapshots, take
+from lab.host.snapshot import (
+    NAME,
+    Snapshot,
+    copy_database,
+    copy_lines,
+    copy_whole,
+    open_snapshot,
+    size_of,
+    snapshots,
+    take,
+)
 from lab.recordings.readers import read_library
 from tests.host.hosts import add_session, contents, make_host
 
@@ -94,14 +103,14 @@ def test_line_that_is_being_written_is_cut(home: Path) -> None:
 def test_line_that_is_being_written_is_cut_although_the_log_is_rotated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, is_whole = tmp_path / "log", copying._is_whole
+    log, is_whole = tmp_path / "log", snapshot._is_whole
     log.write_bytes(b'{"id": 1}\n{"id": "half')
 
     def rotated(*given: Any) -> bool:
         log.write_bytes(b"")
         return is_whole(*given)
 
-    monkeypatch.setattr(copying, "_is_whole", rotated)
+    monkeypatch.setattr(snapshot, "_is_whole", rotated)
     copied = copy_lines(log, tmp_path / "copy", "log")
     assert (copied.cut, (tmp_path / "copy").read_bytes()) == (12, b'{"id": 1}\n')
 
@@ -154,7 +163,7 @@ def test_file_that_never_stops_changing_is_refused(tmp_path: Path, monkeypatch: 
             more.write(b" ")
         return real(handle)
 
-    monkeypatch.setattr("lab.host.copying.os.fstat", grown)
+    monkeypatch.setattr("lab.host.snapshot.os.fstat", grown)
     with pytest.raises(CannotMeasure, match="changed during each of 3 copies"):
         copy_whole(file, tmp_path / "copy", "x")
 

@@ -10,7 +10,7 @@ import pytest
 import pytrec_eval
 
 from lab.base.errors import UnusableInput
-from lab.measures.batch import evaluate
+from lab.measures.trec import evaluate
 
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
 THEIRS = {

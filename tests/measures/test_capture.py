@@ -9,7 +9,7 @@ import pytest
 
 from lab.measures.catalogue import of_kind
 from lab.measures.model import WritesMeasure
-from lab.runs.writes import Written
+from lab.runs.receipts import Written
 
 COUNTS = Written(
     turns=40,

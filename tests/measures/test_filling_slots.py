@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from lab.measures.catalogue import MEASURES, RANKED
+from lab.measures.inputs import judge
 from lab.measures.model import InjectedMeasure, ProbeMeasure, TurnMeasure
-from lab.measures.ranking import judge
 
 GOLD = {"a": 2, "b": 1, "c": 1}
 HIGHER = sorted(name for name, measure in RANKED.items() if measure.better == "higher" and measure.cut)

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from lab.measures.catalogue import BY_NAME
-from lab.measures.conversation import Probes, Turns
 from lab.measures.definitions.gold_nice import gold_nice
+from lab.measures.inputs import Probes, Turns, judge, selections_of
 from lab.measures.model import InjectedMeasure, TurnMeasure
-from lab.measures.ranking import judge
-from lab.measures.repetition import selections_of
 from lab.measures.score import never_seen
 
 NAN = float("nan")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.measures.batch import evaluate
+from lab.measures.trec import evaluate
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.measures.conversation import Turns, turns_of
 from lab.measures.definitions.must_repeat import must_repeat
 from lab.measures.definitions.must_streak import must_streak
+from lab.measures.inputs import Turns, turns_of
 from lab.runs.receipts import Receipts
 from tests.measures.test_receipt_columns import _row, _table
 

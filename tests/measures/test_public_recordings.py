@@ -10,7 +10,7 @@ import pytest
 from lab.measures.score import score_run, summarise
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 
 pytestmark = pytest.mark.slow
 

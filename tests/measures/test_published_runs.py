@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.measures.batch import evaluate
+from lab.measures.trec import evaluate
 
 
 def test_published_locomo_rankings_score_as_published(shared: Callable[..., Path]) -> None:

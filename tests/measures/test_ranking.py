@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.measures.catalogue import RANKED
-from lab.measures.ranking import judge
+from lab.measures.inputs import judge
 from lab.measures.score import CUTOFFS, rank_measures
 
 AT_CUTOFFS = [name for name, one in RANKED.items() if one.cut]

@@ -11,8 +11,7 @@ import pytest
 
 from lab.base.errors import CannotMeasure
 from lab.runs.receipts import BLOCK, NUMBERS, TEXTS, Receipts
-from lab.runs.shapes import READINGS
-from lab.runs.tables import read_table
+from lab.runs.tables import READINGS, read_table
 
 NICE, UNKNOWN = "nice_to_have", "unknown"
 LISTS = ("pinned", "item_key", "item_label", "item_scope", "item_exempt")

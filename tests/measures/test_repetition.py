@@ -11,7 +11,7 @@ import pytest
 from lab.measures.definitions import distinct_share as distinct_shares
 from lab.measures.definitions import jaccard, repeat_dominance, repeat_rate
 from lab.measures.definitions import longest_streak as longest_streaks
-from lab.measures.repetition import WINDOW, selections_of
+from lab.measures.inputs import WINDOW, selections_of
 
 Selections = list[list[str]]
 

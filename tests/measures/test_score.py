@@ -20,8 +20,7 @@ from lab.measures.score import more_measures, score_and_write, score_run, summar
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
-from lab.runs.scores import Scores
+from lab.runs.scores import Scores, read_gold
 
 ARMS = ("recency", "none", "oracle", "tier_first_v1")
 A, B, C, D, E = "desk/s01/t01#0", "desk/s01/t01#1", "desk/s01/t03#0", "desk/s01/t04#0", "desk/s02/t01#0"
@@ -299,7 +298,7 @@ def test_score_does_not_import_heavy_packages(run: RunDirectory, tmp_path: Path)
         import sys
         from pathlib import Path
         from lab.measures.score import more_measures, score_run, summarise
-        from lab.runs.gold import read_gold
+        from lab.runs.scores import read_gold
         from lab.runs.directory import open_run
         run = open_run(Path({str(run.path)!r}))
         summarise(score_run(run), read_gold(run), run.arms)

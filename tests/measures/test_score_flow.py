@@ -11,7 +11,7 @@ import pytest
 from lab.measures.score import score_run, summarise
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 
 RULE, AGAIN, HARD, YARD = (f"desk/s1/t1#{place}" for place in range(4))
 TURNS = [f"desk/s1/t{number}" for number in range(1, 5)]

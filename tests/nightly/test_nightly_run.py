@@ -29,10 +29,9 @@ from lab.nightly.nightly_folder import runs_of_nightly_run
 from lab.nightly.nightly_run import NightlyRun, run_nightly, write_nightly
 from lab.nightly.plan import NightlyPlan, Within, read_plan
 from lab.nightly.trend import read_store
-from lab.replay.candidates import candidates_path, rows_of
+from lab.replay.candidates import Candidates, candidates_path, rows_of
 from lab.replay.plan import make_plan
 from lab.report.nightly import write_pages
-from lab.retrieval.candidates import Candidates
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.runs.directory import open_run
 from lab.runs.tables import read_table, write_table

@@ -12,17 +12,15 @@ from urllib.parse import unquote
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.base.file_names import file_name, file_names
+from lab.base.files import file_name, file_names
+from lab.golden.files import golden_bytes, read_golden
 from lab.golden.model import Judgement, Probe
-from lab.golden.read import read_golden
-from lab.golden.write import golden_bytes
 from lab.recordings.catalogue import CATALOGUE
-from lab.recordings.convert import convert
+from lab.recordings.convert import convert, recording_lines
 from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.native import line_schema
 from lab.recordings.native import read as read_native
 from lab.recordings.readers import FORMATS, Library, read_library, with_golden
-from lab.recordings.schema import line_schema
-from lab.recordings.write import recording_lines
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
@@ -143,7 +141,7 @@ def test_convert_shipped_set_is_valid_and_reads_back_equal(
 
 
 def test_schema_has_every_field_that_is_read() -> None:
-    from lab.golden.read import FIELDS as PROBE
+    from lab.golden.files import FIELDS as PROBE
     from lab.recordings.native import FIELDS
 
     schema = line_schema()

@@ -12,10 +12,10 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.golden.model import GoldenSet
+from lab.recordings.convert import recording_lines
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.native import read as read_native
 from lab.recordings.readers import read_library
-from lab.recordings.write import recording_lines
 
 Line = dict[str, Any] | str
 Read = Callable[..., Recording]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.golden.files import read_golden
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.golden.read import read_golden
 from lab.recordings import native
 from lab.recordings.model import Recording
 from lab.recordings.readers import FORMATS, VARIANTS, check_probes, files_of, format_named, read_library, with_golden

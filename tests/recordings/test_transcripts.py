@@ -10,9 +10,9 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.recordings.cleaning import language_of
+from lab.recordings.convert import take
 from lab.recordings.model import Turn
 from lab.recordings.readers import read_library
-from lab.recordings.take import take
 
 Sample = Callable[[str, Path], Path]
 AUGUST_6 = 1722934800000  # 2024-08-06T09:00:00Z

@@ -12,8 +12,7 @@ import pytest
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.recordings.model import Memory, Turn
-from lab.replay.admission import FILE, Admission, Ground, Refused, admit, require_admitted
-from lab.replay.admission_script import ANSWER, MEMORIES
+from lab.replay.admission import ANSWER, FILE, MEMORIES, Admission, Ground, Refused, admit, require_admitted
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.systems.budget import within

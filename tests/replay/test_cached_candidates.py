@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab.replay.candidates import candidates_path, rows_of
+from lab.replay.candidates import Candidates, candidates_path, rows_of
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
-from lab.retrieval.candidates import Candidates
 from lab.retrieval.contract import Filter, Hit, Lanes
 
 Read = Callable[[Path], dict[str, bytes]]

@@ -11,10 +11,10 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.cli.judge_desk import Desk
 from lab.cli.main import app
+from lab.golden.files import read_golden
 from lab.golden.judging import open_judging
 from lab.golden.lint import lint
 from lab.golden.pool import read_pool
-from lab.golden.read import read_golden
 from lab.recordings.readers import read_library
 from lab.replay.plan import ReplayRequest
 from lab.replay.pool import make_capture_pool, material

@@ -10,8 +10,8 @@ import pytest
 
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording
-from lab.replay.contents import contents_of
 from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.run import contents_of
 from lab.runs.manifest import Content
 
 

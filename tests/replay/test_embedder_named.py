@@ -19,10 +19,10 @@ from lab.gate.outputs import junit, summary
 from lab.gate.policy import read_policy
 from lab.gate.schema import verdict_schema
 from lab.gate.verdict import judge
-from lab.replay.config_notes import config_note, config_notes
 from lab.replay.plan import plan_of
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.notes import config_note, config_notes
 from lab.systems.contract import ArmInfo
 from lab.systems.openclaw.config.file import EMBEDDER, embedder_of
 from lab.systems.openclaw.config.table import PLUGIN, Knob, Section

@@ -20,7 +20,7 @@ from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, 
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import prepared_sources, task_sources
-from lab.runs.environment import packages
+from lab.runs.resume import packages
 from tests.replay.conftest import untimed
 
 Files = Callable[[Path], dict[str, bytes]]

@@ -15,8 +15,8 @@ from lab.recordings.readers import read_library
 from lab.replay.explain import explain
 from lab.replay.loop import Answered
 from lab.replay.plan import ReplayRequest
+from lab.replay.receipts import SafetyChecks
 from lab.replay.run import run_replay
-from lab.replay.safety_checks import SafetyChecks
 from lab.retrieval.retrievers import STORES
 from lab.runs.tables import read_table
 from lab.studies.saturation import saturation

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.gate.selftest.replays import HERE, shipped_replays
+from lab.gate.selftest.sandbox import HERE, shipped_replays
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
 from tests.traps import Turns, keys, receipt, replayed

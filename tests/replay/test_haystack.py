@@ -12,19 +12,17 @@ from typing import Any
 import pytest
 
 from lab.base.errors import OtherArguments, UnusableInput
-from lab.base.haystack_keys import is_added, original_key
 from lab.base.set_registry import DEMO, shipped
+from lab.golden.files import golden_bytes, read_golden
 from lab.golden.lint import lint
-from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.golden.read import read_golden
-from lab.golden.write import golden_bytes
+from lab.golden.model import GoldenSet, Judgement, Probe, is_added, original_key
 from lab.measures.score import score_run, summarise
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.readers import read_library
 from lab.replay.haystack import Supply, TooFew, with_haystack
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.systems.openclaw.near_duplicate import says_the_same
 
 DAY = 86_400_000

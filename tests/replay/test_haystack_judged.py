@@ -10,14 +10,12 @@ import pytest
 
 import lab
 from lab.base.errors import UnusableInput
-from lab.base.haystack_keys import is_added
+from lab.golden.files import golden_bytes, read_golden
+from lab.golden.model import is_added
 from lab.golden.pool import read_pool
-from lab.golden.read import read_golden
-from lab.golden.write import golden_bytes
-from lab.replay.chosen_turns import Chosen
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.replay.pool import make_pool, material
-from lab.runs.gold import read_gold
+from lab.replay.pool import Chosen, make_pool, material
+from lab.runs.scores import read_gold
 
 HOST = "two-desks"
 

@@ -13,13 +13,11 @@ import pytest
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import LABELS, Memory, Recording, Turn
 from lab.replay.loop import Answered, replay
-from lab.replay.recall_points import recall_points
-from lab.retrieval.contract import Filter, Lanes
+from lab.replay.timeline import recall_points
+from lab.retrieval.contract import Filter, Lanes, Row
 from lab.retrieval.exact import ExactView
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.query_context import QueryContext, Retrieval
-from lab.retrieval.retrievers import STORES, StoreRetriever
-from lab.retrieval.row import Row
+from lab.retrieval.retrievers import STORES, QueryContext, Retrieval, StoreRetriever
 from lab.systems.contract import Arm
 from lab.systems.fixed import FixedArm
 from lab.systems.kit import Rows

@@ -11,11 +11,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-import lab.replay.memories_http as client
+import lab.replay.memories_from as client
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.replay.explain import explain
-from lab.replay.memories_from import read_stored
-from lab.replay.memories_http import TOKEN, kept_at
+from lab.replay.memories_from import TOKEN, kept_at, read_stored
 from lab.runs.tables import read_table
 from tests.commands import run_here
 from tests.loopback import JsonHandler, Loopback, serving

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.replay.explain import explain
-from lab.replay.missed import FILE, Counts, counts_in, missed, write_missed
+from lab.replay.explain import FILE, Counts, counts_in, explain, missed, write_missed
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full", "hybrid", "random", "none")

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.recordings.readers import read_library
-from lab.replay.near_duplicates import NearDuplicates
-from lab.systems.openclaw.near_duplicate import says_the_same
+from lab.systems.openclaw.near_duplicate import NearDuplicates, says_the_same
 
 # Few words, so that texts overlap, contain each other and repeat words; Chinese is compared by pairs of characters.
 WORDS = st.sampled_from(["deploy", "harbor", "the", "a", "port", "鍋爐房", "鍋爐", "每週五", "<b>", "-", "Port"])

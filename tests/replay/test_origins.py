@@ -21,11 +21,9 @@ from lab.gate.verdict import judge
 from lab.golden.pool import read_pool
 from lab.measures.score import score_and_write
 from lab.recordings.convert import convert
-from lab.recordings.origins import Origins, of_origins
-from lab.recordings.readers import read_library
-from lab.replay.chosen_turns import Chosen
+from lab.recordings.readers import Origins, of_origins, read_library
 from lab.replay.plan import ReplayRequest, make_plan, plan_of
-from lab.replay.pool import make_capture_pool, make_drawn_pool, material
+from lab.replay.pool import Chosen, make_capture_pool, make_drawn_pool, material
 from lab.replay.run import run_replay
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.base.shape import to_json
 from lab.replay.candidates import rows_of
 from lab.replay.labels import Labels
 from lab.replay.plan import ReplayRequest, make_plan, plan_of
-from lab.runs.records import to_json
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.golden.pool import Pool
-from lab.replay.chosen_turns import Chosen
 from lab.replay.plan import ReplayRequest
-from lab.replay.pool import ARMS, make_pool, material
+from lab.replay.pool import ARMS, Chosen, make_pool, material
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
 

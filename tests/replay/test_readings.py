@@ -12,11 +12,10 @@ from lab.base.token_estimate import tokens
 from lab.recordings.model import MUST, NICE, Memory, Recording
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.replay.readings import Readings, body_lines, common_prefix, reasons_in, rows_of
-from lab.replay.recall_points import RecallPoint
-from lab.replay.receipts import receipts_table
+from lab.replay.receipts import Readings, body_lines, common_prefix, reasons_in, receipts_table, rows_of
 from lab.replay.sources import play_of, prepared_sources, tools_of
-from lab.runs.shapes import misshapen
+from lab.replay.timeline import RecallPoint
+from lab.runs.tables import misshapen
 from lab.systems.contract import Item, Recall, Signals
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.wrap import wrap

@@ -12,7 +12,7 @@ from lab.golden.model import Probe
 from lab.measures.score import score_run
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library
-from lab.replay.recall_points import RecallPoint, recall_points
+from lab.replay.timeline import RecallPoint, recall_points
 
 ROLES = ("user", "assistant", "user", "tool", "system", "user", "assistant")
 TURNS = tuple(

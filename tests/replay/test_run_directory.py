@@ -14,9 +14,8 @@ from lab.base.errors import Altered, Incomplete, LabError, NotARun, OtherArgumen
 from lab.base.files import digest
 from lab.measures.score import score_run
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.environment import environment
 from lab.runs.manifest import Manifest, Resolved, resolved_of
-from lab.runs.resume import Fresh, create_or_resume, keep
+from lab.runs.resume import Fresh, create_or_resume, environment, keep
 
 pytestmark = pytest.mark.slow
 

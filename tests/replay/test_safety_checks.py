@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from lab.recordings.model import Memory, Recording
-from lab.replay.safety_checks import Checked, SafetyChecks
+from lab.replay.receipts import Checked, SafetyChecks
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.recall.wrap import escape, wrap
 

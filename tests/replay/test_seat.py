@@ -14,9 +14,9 @@ import pytest
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
+from lab.replay.guarded import Failure
 from lab.replay.loop import Answered, TurnWrites
 from lab.replay.receipts import latency_table, receipts_table
-from lab.replay.seat import Failure
 from lab.retrieval.faults import FaultPlan
 from lab.systems.contract import ArmInfo, Ask, Item, MemorySystem, Recall, Stored, Writes
 from lab.systems.fixed import FixedArm, recall_of

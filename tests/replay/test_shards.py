@@ -15,8 +15,7 @@ from lab.base.errors import Altered, CannotMeasure, Incomplete, NotARun, OtherAr
 from lab.measures.score import score_run
 from lab.replay.executors import size
 from lab.replay.plan import make_plan
-from lab.replay.run import run_replay
-from lab.replay.shards import merge, parse_shard, shard_of
+from lab.replay.run import merge, parse_shard, run_replay, shard_of
 from lab.runs.directory import open_run
 from lab.runs.manifest import Shard
 from lab.runs.tables import read_table, table_bytes

@@ -12,8 +12,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.embedding.embedder import HashingEmbedder, Role
-from lab.embedding.stored import stored_vectors
-from lab.embedding.vectors import Vectors
+from lab.embedding.vectors import Vectors, stored_vectors
 from lab.replay.explain import explain
 from lab.replay.memories_from import NOT_EMBEDDED, read_stored
 from lab.replay.plan import make_plan, plan_of

@@ -11,11 +11,8 @@ import pytest
 
 from lab.base.columns import codes_of, float_column, lists_of, numbers_of, text_column
 from lab.base.errors import CannotMeasure
-from lab.replay.readings import Reading
-from lab.replay.receipts import Listed
-from lab.replay.safety_checks import Checked
-from lab.runs.shapes import ITEMS, READINGS, SAFETY
-from lab.runs.tables import read_table, write_table
+from lab.replay.receipts import Checked, Listed, Reading
+from lab.runs.tables import ITEMS, READINGS, SAFETY, read_table, write_table
 
 TEXTS = ["one", "", "記憶 and more", None]
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from lab.golden.align import Alignment
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered, TurnWrites
 from lab.replay.receipts import listed, receipts_table
-from lab.replay.writes import ECHO_CHARS, Expected, alignments, is_echo, writes_table
+from lab.replay.writes import ECHO_CHARS, Alignment, Expected, alignments, is_echo, writes_table
 from lab.runs.tables import read_table, write_table
 from lab.systems.contract import Item, Stored, Writes
 from lab.systems.fixed import FixedArm, recall_of

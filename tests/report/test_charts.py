@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.replay.missed import Counts
+from lab.replay.explain import Counts
 from lab.report import charts, units
 from lab.report.cards import shows_texts
 from lab.report.figures_arms import growth_chart, missed_chart

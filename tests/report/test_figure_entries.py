@@ -18,7 +18,7 @@ from lab.report.charts import Chart, Words
 from lab.report.entry import ReportFigure
 from lab.report.slides import draw, rendered
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 
 MakeRun = Callable[..., RunDirectory]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.compare.ablation import StepResult
+from lab.compare.arms import StepResult
 from lab.compare.paired import Difference
 from lab.compare.statistics import Estimate
 from lab.report.charts import Intervals

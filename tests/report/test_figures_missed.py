@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.replay.missed import CAUSES, Counts
+from lab.replay.explain import CAUSES, Counts
 from lab.report.charts import Bars
 from lab.report.figures_arms import NAMES, missed_chart
 

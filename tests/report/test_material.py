@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from lab.compare.paired import compare_arms
+from lab.measures.latency import stages
 from lab.measures.score import score_run, summarise
-from lab.measures.turn_latency import stages
 from lab.recordings.model import TIER_OF
 from lab.report import sections
 from lab.report.material import PARTS, busiest, tier_shares, timeline
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, write_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "none")

@@ -16,7 +16,7 @@ from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import Estimate
 from lab.measures.score import score_run, summarise
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 
 if TYPE_CHECKING:

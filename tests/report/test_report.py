@@ -36,7 +36,7 @@ from lab.report.lead import sentence
 from lab.report.sections import contract_table, verdict_model
 from lab.report.units import mean_of, unbroken
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.studies.draws import MODES, SHARES
 from lab.studies.saturation import Point, write_points
 from lab.studies.scale import ScalePoint

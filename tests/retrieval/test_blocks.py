@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from lab.recordings.model import LABELS
-from lab.retrieval.contract import Filter, Lanes, Query
-from lab.retrieval.exact import BLOCK, ExactStore
-from lab.retrieval.growing import Growing
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Filter, Lanes, Query, Row
+from lab.retrieval.exact import BLOCK, ExactStore, Growing
 from lab.systems.openclaw.memory import engine_id
 
 DIMENSION = 24

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from lab.retrieval.contract import Hit, Lanes
+from lab.retrieval.contract import Candidate, Hit, Lanes, Row
 from lab.retrieval.fusion import fuse
-from lab.retrieval.row import Candidate, Row
 
 
 def rows_named(ids: Sequence[str]) -> list[Row]:

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.retrieval.contract import Filter, Hit, Lanes, Query
+from lab.retrieval.contract import Filter, Hit, Lanes, Query, Row
 from lab.retrieval.lance import WRITTEN, LanceStore
-from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings
 
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)

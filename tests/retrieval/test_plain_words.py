@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.retrieval.plain_words import words
-from lab.retrieval.sentence_words import stems
+from lab.retrieval.sentence_words import stems, words
 
 
 def test_words_of_any_script_are_whole_and_chinese_is_pairs() -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.retrieval.contract import Filter, Query
+from lab.retrieval.contract import Filter, Query, Row
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.fusion import METHODS, Fusion, fuse
 from lab.retrieval.lance import LanceStore
-from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings, Tokens, distinct_text
 from tests.conftest import ROOT
 

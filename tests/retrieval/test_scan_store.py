@@ -15,10 +15,9 @@ import pyarrow as pa
 import pytest
 
 from lab.recordings.model import LABELS
-from lab.retrieval.contract import Filter, Query, scan_distances
+from lab.retrieval.contract import Filter, Query, Row, TablePositions, scan_distances
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.retrieval.row import Row, TablePositions
 from lab.retrieval.tokens import ScanWords, TextSettings
 from lab.systems.openclaw.listing import Listing
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lab.retrieval.contract import Hit, Lanes
+from lab.retrieval.contract import Hit, Lanes, Row
 from lab.retrieval.fusion import METHODS, NORMALISATIONS, Fusion, fuse
-from lab.retrieval.row import Row
 
 ROWS = [Row(name, name, "", "", 0) for name in "abcd"]
 # BM25 8, 4, 2 for a, b, c; cosines .9, .5, .1 for b, d, a.

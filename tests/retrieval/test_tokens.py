@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.retrieval.stop_words import ENGLISH
-from lab.retrieval.tokens import ScanWords, TextSettings, Tokens, words_under
+from lab.retrieval.tokens import ENGLISH, ScanWords, TextSettings, Tokens, words_under
 
 FUNCTION_WORDS = "the and of is with they this"
 TOPIC_WORDS = ["will", "die", "bin", "not"]

@@ -19,13 +19,13 @@ import pytest
 from lab.base.errors import LabError
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
-from lab.measures.export import export_run
 from lab.measures.judged import judged_shares
 from lab.measures.score import score_and_write, score_run
+from lab.measures.trec import export_run
 from lab.nightly.baselines import approve
 from lab.notebook import open_run as open_notebook
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, write_table
 
 CANDIDATE = "tier_quota_v1"
@@ -272,7 +272,7 @@ def test_flipped_bits_change_no_score(run: RunDirectory, sound: RunDirectory) ->
 
 @pytest.mark.parametrize("kind", ["latency", "receipts"])
 def test_latency_rule_missing_conversations_are_refused(run: RunDirectory, kind: str) -> None:
-    from lab.measures.turn_latency import warm_times
+    from lab.measures.latency import warm_times
 
     path = run.path / kind / run.latency(run.conversations[0]).name
     path.unlink()
@@ -285,7 +285,7 @@ def test_latency_rule_missing_conversations_are_refused(run: RunDirectory, kind:
 
 
 def test_altered_timings_are_refused(run: RunDirectory) -> None:
-    from lab.measures.turn_latency import warm_times
+    from lab.measures.latency import warm_times
 
     _rewrite(run.latency(run.conversations[0]), lambda rows: [row | {"ns": 1} for row in rows])
     with pytest.raises(LabError, match="damaged or altered"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.runs.differences import arms_differences
+from lab.runs.resume import arms_differences
 
 
 def arm(name: str = "mine", **fields: Any) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.base.shape import from_json, schema_of, to_json
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Manifest, Shard, manifest_schema
-from lab.runs.records import from_json, schema_of, to_json
 
 
 def _validator() -> Any:

@@ -14,8 +14,8 @@ from lab.base.errors import Altered, OtherArguments
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.environment import decisive, environment, tolerated
 from lab.runs.manifest import Environment
+from lab.runs.resume import decisive, environment, tolerated
 
 NOW = environment()
 

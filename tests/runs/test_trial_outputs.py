@@ -23,7 +23,7 @@ from lab.replay.run import run_replay
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import HardRules, Labels
-from lab.runs.trial import trial, trial_line
+from lab.runs.notes import trial, trial_line
 from lab.view.live import Live
 from lab.view.pages import Viewer
 from lab.view.runs import Runs

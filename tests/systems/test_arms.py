@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.retrieval.query_context import Retrieval
-from lab.runs.records import to_json
+from lab.base.shape import to_json
+from lab.retrieval.retrievers import Retrieval
 from lab.systems.baselines.arm import BaselineArm
 from lab.systems.baselines.oracle import OracleArm
 from lab.systems.baselines.verbatim import VerbatimArm

@@ -11,10 +11,9 @@ import pytest
 
 from lab.base.draw import draw
 from lab.recordings.model import Memory
-from lab.retrieval.contract import Query
+from lab.retrieval.contract import Query, Row
 from lab.retrieval.exact import ExactStore
-from lab.retrieval.query_context import QueryContext
-from lab.retrieval.row import Row
+from lab.retrieval.retrievers import QueryContext
 from lab.systems.baselines.arm import BaselineArm
 from lab.systems.contract import Ask, Detail, Item, Recall, Searches, SharedRetrieval, Signals
 from lab.systems.openclaw.config.resolve import describe

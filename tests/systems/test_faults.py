@@ -11,11 +11,10 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.contract import Filter, Hit, Lanes, Row
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.faults import KNOWN, SLOW_NS, FaultPlan, FaultyView
 from lab.retrieval.retrievers import StoreRetriever
-from lab.retrieval.row import Row
 from lab.retrieval.tokens import ScanWords
 from lab.systems.contract import Ask, Recall
 from lab.systems.kit import Kit, Workshop

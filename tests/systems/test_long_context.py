@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lab.base.errors import UnusableInput
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.missed import CAUSES
+from lab.replay.explain import CAUSES
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table

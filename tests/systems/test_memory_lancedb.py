@@ -13,8 +13,8 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
+from lab.replay.explain import CAUSES
 from lab.replay.loop import RecallCall, TurnWrites
-from lab.replay.missed import CAUSES
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table

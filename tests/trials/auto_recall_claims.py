@@ -24,7 +24,7 @@ from lab.embedding.embedder import DOCUMENT, QUERY, Role, embedder_named
 from lab.measures.score import score_and_write
 from lab.recordings.readers import read_library
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 from lab.systems.auto_recall.arm import AutoRecallArm, make, skip_reason
 from lab.systems.contract import Arm

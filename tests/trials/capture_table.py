@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from lab.base.set_registry import golden_at, recordings_at
-from lab.golden.read import read_golden
+from lab.golden.files import read_golden
 from lab.recordings.readers import read_library
 from lab.report.material import tier_shares
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from tests.systems.test_capturing import CUT, rounds
 from tests.trials.capture_replays import POLICIES, SETS, Replayed, runs_of, user_sources
 from tests.trials.public_tables import share

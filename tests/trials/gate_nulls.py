@@ -13,9 +13,7 @@ import argparse
 from pathlib import Path
 
 from lab.gate.policy import read_policy
-from lab.gate.selftest.draws import judge_swaps
-from lab.gate.selftest.run import pairs_to_swap
-from lab.gate.selftest.trial import clean_run
+from lab.gate.selftest.run import clean_run, judge_swaps, pairs_to_swap
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab.base.config_edit import at_path, read_edited
+from lab.base.config_text import at_path, read_edited
 from lab.canary.rollout.change import DEFAULT_SELECTION, SELECTION
 from lab.canary.rollout.follow import log_of
 from lab.canary.rollout.journal import State

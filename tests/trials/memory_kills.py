@@ -31,7 +31,7 @@ BATCH, FORGOTTEN, BACKFILLED = 200, 400, 300
 
 def entries(count: int, dimension: int) -> list[Entry]:
     """Return new memories with vectors."""
-    from lab.retrieval.row import Row
+    from lab.retrieval.contract import Row
 
     ids = [str(uuid.uuid4()) for _ in range(count)]
     vector = [1.0] + [0.0] * (dimension - 1)

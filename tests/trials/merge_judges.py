@@ -29,12 +29,9 @@ from typing import NamedTuple
 
 from lab.base.errors import LabError, UnusableInput
 from lab.base.files import read_json_lines
-from lab.base.haystack_keys import is_added
 from lab.base.shape import field, optional
-from lab.golden.changes import FORBIDDEN, by_id, marks
-from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.golden.read import read_golden
-from lab.golden.write import golden_bytes, write_new_folder
+from lab.golden.files import golden_bytes, read_golden, write_new_folder
+from lab.golden.model import FORBIDDEN, GoldenSet, Judgement, Probe, by_id, is_added, marks
 
 RELEVANT = "relevant"
 MOST = {RELEVANT: 2, FORBIDDEN: 1}

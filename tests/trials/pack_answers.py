@@ -24,7 +24,7 @@ from lab.recordings.model import Recording
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, plan_of
 from lab.replay.sources import Sources, play_of, prepared_sources, tools_of
-from lab.retrieval.plain_words import words
+from lab.retrieval.sentence_words import words
 from lab.runs.directory import RunDirectory, open_run
 from tests.trials.pack_table import ARMS, BUDGETS
 

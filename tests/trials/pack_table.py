@@ -23,7 +23,7 @@ from lab.replay.plan import plan_of
 from lab.report.charts import Words
 from lab.report.slides import save, slide, styled
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 from lab.studies.league.table import measured
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lab.base.draw import draw
-from lab.compare.power import t_quantile
+from lab.compare.statistics import t_quantile
 from lab.replay.plan import ReplayRequest
 from lab.report.tables import text_table
 from lab.studies.sweep.grid import Grid, flat, grid_of, read_grid

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.base.set_registry import golden_at, recordings_at
-from lab.golden.read import read_golden
+from lab.golden.files import read_golden
 from lab.recordings.model import Turn
 from lab.recordings.readers import read_library
 from lab.systems.rsclaw.extract import entities, lessons, passes_gate

@@ -31,7 +31,7 @@ import numpy as np
 
 from lab.memory.store.index import Status, Thresholds, build, status
 from lab.memory.table.lance_table import LanceTable, TableSettings
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.table.entries import Entry
 from lab.systems.openclaw.table.schema import VECTOR
 

@@ -48,7 +48,7 @@ except KeyboardInterrupt:
 def make(folder: Path, count: int) -> None:
     """Write a table with so many memories."""
     from lab.memory.table.lance_table import LanceTable
-    from lab.retrieval.row import Row
+    from lab.retrieval.contract import Row
     from lab.systems.openclaw.table.entries import Entry
 
     rows = [Row(f"{n:08d}", f"{n:08d}", f"memory {n}", f"memory {n}", 1 + n, scope="global") for n in range(count)]

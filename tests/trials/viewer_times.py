@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lab.replay.missed import FILE, Missed, write_missed
+from lab.replay.explain import FILE, Missed, write_missed
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.view.index import Index

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lab.base.draw import draw
-from lab.base.haystack_keys import is_added
 from lab.base.set_registry import recordings_at
 from lab.cli.output import announce
 from lab.compare.statistics import clustered, sign_flip
+from lab.golden.model import is_added
 from lab.recordings.model import UNKNOWN, Recording
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.studies.governance import POLICIES, Grading

@@ -20,8 +20,8 @@ from lab.measures.score import score_run
 from lab.replay.explain import explain
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
 from lab.runs.receipts import read_receipts
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, write_table
 from lab.view.app import Guard
 from lab.view.facts import NEEDLESS, facts_of

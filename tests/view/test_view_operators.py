@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.replay.explain import explain
-from lab.replay.missed import missed
+from lab.replay.explain import explain, missed
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.explanation import explanation_text

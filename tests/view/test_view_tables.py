@@ -19,8 +19,7 @@ from lab.base.errors import NotComparable, UnusableInput
 from lab.base.formatting import number
 from lab.compare.paired import compare_arms
 from lab.measures.score import score_run
-from lab.replay.explain import explain
-from lab.replay.missed import FILE, missed, write_missed
+from lab.replay.explain import FILE, explain, missed, write_missed
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import STARTED
 from lab.view.causes import NAMES
@@ -294,8 +293,8 @@ def test_growing_run_is_followed(
 
 
 def test_failed_recall_counts_nowhere_and_is_shown(walked: RunDirectory) -> None:
-    from lab.runs.gold import read_gold
     from lab.runs.receipts import read_receipts
+    from lab.runs.scores import read_gold
 
     gold = read_gold(walked)
     turn = "plain/s04/t3"

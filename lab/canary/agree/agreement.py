@@ -30,11 +30,11 @@ from lab.canary.agree.engine import (
 )
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
-from lab.recordings.origins import ALL
-from lab.replay.config_notes import missing_notes
+from lab.recordings.readers import ALL
 from lab.replay.labels import Labels
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import open_sources, prepare
+from lab.runs.notes import missing_notes
 from lab.systems.openclaw.arms import FlowArm
 from lab.systems.openclaw.memory import engine_id, normal_label
 

@@ -19,10 +19,8 @@ from lab.recordings.openclaw.tools import FORGET, RECALL, STORE
 from lab.replay.loop import RecallCall, replay
 from lab.replay.plan import Plan
 from lab.replay.sources import Sources, play_of, tools_of
-from lab.retrieval.contract import Filter
-from lab.retrieval.query_context import QueryContext
-from lab.retrieval.retrievers import StoreRetriever, embedded_text
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Filter, Row
+from lab.retrieval.retrievers import QueryContext, StoreRetriever, embedded_text
 from lab.systems.contract import Detail, Explains
 from lab.systems.openclaw.arms import FlowArm
 from lab.systems.openclaw.listing import Listing

@@ -33,7 +33,7 @@ from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
 from lab.canary.audit.pairs import Pairs
 from lab.canary.audit.status import with_known_reasons
 from lab.canary.audit.tally import Tally
-from lab.gate.audit_file import BINARY, SCHEMA, WITH_JSON
+from lab.gate.receipts import BINARY, SCHEMA, WITH_JSON
 
 LISTED = 20
 _COUNTED = (RECALL, *MARKERS, *OTHERS, "unknown", "sentences", FAILED)

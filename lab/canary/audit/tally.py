@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from lab.base.utf16 import js_length
 from lab.canary.audit.check import MODES, TIERS, reserved, runs_of, tier_of
 from lab.canary.audit.status import NO_VECTOR, unknown_reasons
-from lab.measures.repetition import WINDOW
+from lab.measures.inputs import WINDOW
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import MAX_TIERS, REASONS, prompt_comment
 from lab.systems.openclaw.recall.wrap import OPEN, POLICY

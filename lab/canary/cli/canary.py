@@ -492,7 +492,7 @@ def watch(
 
 def _expects_receipts(value: Mapping[str, Any]) -> bool:
     """Return whether the engine logs a receipt for every turn of a user, according to a configuration."""
-    from lab.base.config_edit import at_path
+    from lab.base.config_text import at_path
     from lab.systems.openclaw.config.file import ENTRY
 
     def given(*path: str) -> object:

@@ -84,7 +84,7 @@ def audit(
     from lab.base.files import dump_json, write_atomically
     from lab.canary.audit.audit import audit as read_logs
     from lab.canary.audit.audit import require_replaceable
-    from lab.gate.audit_file import nothing_found, unreadable
+    from lab.gate.receipts import nothing_found, unreadable
 
     if out is not None:
         require_replaceable(out, logs)
@@ -142,7 +142,7 @@ def show(
 
 
 def _show(result: dict[str, Any], out: Path | None) -> None:
-    from lab.gate.audit_file import notes
+    from lab.gate.receipts import notes
 
     recalls, damage = result["recalls"], result["damage"]
     emit(

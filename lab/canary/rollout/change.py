@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.base.config_edit import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
 from lab.base.config_env import user_path
 from lab.base.config_resolve import INCLUDE, Resolved, resolve_config
+from lab.base.config_text import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
 from lab.base.errors import UnusableInput
 from lab.base.shape import expect
 from lab.canary.rollout.journal import read_config, real
@@ -31,7 +31,7 @@ DEFAULT_SELECTION = "tier_first_v1"
 class Change:
     """One value of a configuration file, before and after.
 
-    ``before`` is :data:`lab.base.config_edit.MISSING` if the file does not set it. ``original`` and ``switched`` are
+    ``before`` is :data:`lab.base.config_text.MISSING` if the file does not set it. ``original`` and ``switched`` are
     the bytes of the file. ``notes`` are the warnings of the host's check of the changed file.
     """
 

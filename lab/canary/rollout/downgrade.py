@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.base.config_edit import Edit, at_path
 from lab.base.config_resolve import resolve_config
+from lab.base.config_text import Edit, at_path
 from lab.base.errors import UnusableInput
 from lab.base.formatting import Announce, silent
 from lab.canary.rollout.change import SLOT, Change, slot_change

@@ -35,7 +35,7 @@ from lab.canary.audit.audit import audit
 from lab.canary.audit.lines import MARKER, MAX_LINE, marked
 from lab.canary.audit.parts import Parts
 from lab.canary.audit.streams import BLOCK, UTF8, encoding_of
-from lab.recordings.openclaw.unpack import CannotUnpack, unpack_event
+from lab.recordings.openclaw.entries import CannotUnpack, unpack_event
 
 # Bytes at the beginning of a file that tell it from others. Fewer than the least may be the same in another file.
 HEAD, LEAST = 1024, 64

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from lab.base.config_edit import MISSING, Edit
+from lab.base.config_text import MISSING, Edit
 from lab.base.errors import CannotMeasure, InUse, LabError, UnusableInput
 from lab.base.files import (
     cannot_write,

@@ -32,7 +32,7 @@ from lab.canary.audit.status import (
     reading_of,
 )
 from lab.canary.audit.status import FAILED as RAISED
-from lab.measures.repetition import WINDOW
+from lab.measures.inputs import WINDOW
 
 TOOL = "memory_recall"
 MARK = TOOL.encode()

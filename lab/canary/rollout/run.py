@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.base.config_edit import MISSING, at_path, differing, set_value
 from lab.base.config_resolve import resolve_config
+from lab.base.config_text import MISSING, at_path, differing, set_value
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, read_json, write_atomically
 from lab.base.formatting import Announce, duration, silent
+from lab.base.shape import to_json
 from lab.canary.rollout.change import (
     DEFAULT_SELECTION,
     HOST_MEMORY,
@@ -43,12 +44,10 @@ from lab.canary.rollout.journal import (
 )
 from lab.canary.rollout.recover import SCHEMA, RolledBack, finish, remove_parts, roll_back
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS
-from lab.gate.outputs import write_verdict
+from lab.gate.outputs import read_verdict, why_stale, write_verdict
 from lab.gate.policy import Policy
 from lab.gate.verdict import Verdict, judge
-from lab.gate.verdict_file import read_verdict, why_stale
 from lab.runs.directory import AUDIT, VERDICT, open_run
-from lab.runs.records import to_json
 from lab.systems.openclaw.config.file import ENTRY, locate
 from lab.systems.openclaw.config.table import PLUGIN
 from lab.systems.openclaw.select.policies import POLICIES

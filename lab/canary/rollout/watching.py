@@ -38,7 +38,7 @@ from lab.canary.rollout.live_figures import (
     TURNS,
     Gateway,
 )
-from lab.gate.audit_file import SCHEMA as AUDIT_SCHEMA
+from lab.gate.receipts import SCHEMA as AUDIT_SCHEMA
 from lab.runs.directory import AUDIT
 from lab.systems.openclaw.config.file import ENTRY
 

@@ -8,17 +8,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.base.files import dump_json, read_json, write_atomically
+from lab.base.files import dump_json, read_json, read_toml, write_atomically
+from lab.base.set_registry import shipped
 from lab.embedding.cache import ChunkCache
 from lab.embedding.embedder import DOCUMENT, Role, role_key, roles_of
 from lab.gate.selftest.child import LOADED
 from lab.gate.selftest.faults import PACKAGE, Fault, apply
-from lab.gate.selftest.replays import HERE, Replay
-from lab.replay.plan import make_plan
+from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.sources import Announce, open_sources, prepare, texts_of
 from lab.retrieval.retrievers import embedded_text
 from lab.retrieval.tokens import Tokens, words_key
@@ -28,6 +29,54 @@ from lab.systems.openclaw.docs.lane import open_docs
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+
+HERE = Path(__file__).parent
+# Settings that are paths in this folder.
+_PATHS = ("golden", "memories_from")
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One replay of a shipped set; with ``only``, it runs only for faults in files that match one of these patterns."""
+
+    name: str
+    about: str
+    asked: ReplayRequest
+    only: tuple[str, ...] = ()
+
+    def applies_to(self, fault: Fault) -> bool:
+        """Return whether the replay runs for a fault."""
+        return not self.only or any(fnmatchcase(file, pattern) for file in fault.files for pattern in self.only)
+
+
+def shipped_replays(embedder: str | None = None) -> tuple[Replay, ...]:
+    """Return the shipped replays, with ``embedder`` instead of the default model if given."""
+    tables = read_toml(HERE / "replays.toml")["replay"]
+    return tuple(_replay(table, embedder) for table in tables)
+
+
+def _replay(value: dict[str, Any], embedder: str | None) -> Replay:
+    name = value["set"]
+    given = {
+        "path": str(shipped("datasets", name)),
+        "format": "lab",
+        "arms": [_arm(arm) for arm in value["arms"]],
+        "golden": str(shipped("golden", name)),
+        # A fault is caught by the recordings' own memories; more of them would only take longer.
+        "haystack": 0,
+    }
+    chosen = {"embedder": embedder} if embedder else {}
+    settings = value.get("settings", {})
+    paths = {key: str(HERE / settings[key]) for key in _PATHS if key in settings}
+    asked = ReplayRequest.of_manifest(given | chosen | settings | paths)
+    return Replay(value["name"], value["about"], asked, tuple(value.get("only", ())))
+
+
+def _arm(text: str) -> str:
+    """Return ``NAME``, or ``NAME=FILE`` with the path of a file in the folder ``arms``."""
+    name, _, file = text.partition("=")
+    return f"{name}={HERE / 'arms' / file}" if file else name
+
 
 Compute = Callable[[list[str]], "pa.Array"]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats
+from lab.measures.inputs import Floats, Judged, first
 from lab.measures.model import ITSELF, YES, RankMeasure
-from lab.measures.ranking import Judged, first
 
 
 def all_gold(judged: Judged, k: int) -> Floats:

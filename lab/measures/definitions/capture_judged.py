@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from lab.measures.model import ITSELF, SHARE, WritesMeasure
-from lab.runs.writes import Written
+from lab.runs.receipts import Written
 
 
 def capture_judged(written: Written) -> float:

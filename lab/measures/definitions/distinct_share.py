@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats, share
+from lab.measures.inputs import NEXT_MEMORY, WINDOW, Floats, Selections, share, slots_of
 from lab.measures.model import SEED_000, SHARE, TurnMeasure
-from lab.measures.repetition import NEXT_MEMORY, WINDOW, Selections, slots_of
 
 
 def distinct_share(chosen: Selections, window: int = WINDOW) -> Floats:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats, where_any
-from lab.measures.conversation import Probes
 from lab.measures.definitions.success import success
+from lab.measures.inputs import Floats, Probes, where_any
 from lab.measures.model import ITSELF, YES, InjectedMeasure
 
 

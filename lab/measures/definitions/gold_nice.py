@@ -5,10 +5,9 @@ Unlike NicePresence, it is not 1 by construction under tier_quota_v1.
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats, where_any
 from lab.measures.definitions.success import success
+from lab.measures.inputs import Floats, Judged, where_any
 from lab.measures.model import SEED_000, YES, InjectedMeasure
-from lab.measures.ranking import Judged
 
 
 def gold_nice(nice: Judged, k: int) -> Floats:

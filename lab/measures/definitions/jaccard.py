@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats, share
+from lab.measures.inputs import Floats, Selections, share
 from lab.measures.model import SHARE, TurnMeasure
-from lab.measures.repetition import Selections
 
 
 def neighbour_jaccard(chosen: Selections) -> Floats:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats
+from lab.measures.inputs import Floats, Judged, first, or_one, running
 from lab.measures.model import IR_MEASURES, SHARE, RankMeasure
-from lab.measures.ranking import Judged, first, or_one, running
 
 
 def judged_share(judged: Judged, k: int) -> Floats:

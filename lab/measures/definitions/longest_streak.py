@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lab.measures.inputs import Selections
 from lab.measures.model import ITSELF, ConversationMeasure
-from lab.measures.repetition import Selections
 
 
 def longest_streak(chosen: Selections) -> float:

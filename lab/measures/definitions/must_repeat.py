@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats, share
-from lab.measures.conversation import Turns
+from lab.measures.inputs import WINDOW, Floats, Turns, share
 from lab.measures.model import SEED_000, SHARE, TurnMeasure
-from lab.measures.repetition import WINDOW
 
 
 def must_repeat(turns: Turns, window: int = WINDOW) -> Floats:

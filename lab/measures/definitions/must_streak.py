@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.conversation import Turns
 from lab.measures.definitions.longest_streak import longest_streak
+from lab.measures.inputs import Turns
 from lab.measures.model import SEED_000, ConversationMeasure
 
 

@@ -8,9 +8,8 @@ CleanHit does not distinguish harm alone from silence; NetHit does, also at prob
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats
-from lab.measures.conversation import Probes
 from lab.measures.definitions.success import success
+from lab.measures.inputs import Floats, Probes
 from lab.measures.model import NET, InjectedMeasure
 
 

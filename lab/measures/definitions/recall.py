@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats
+from lab.measures.inputs import Floats, Judged, first, or_one
 from lab.measures.model import SHARE, RankMeasure
-from lab.measures.ranking import Judged, first, or_one
 
 
 def recall(judged: Judged, k: int) -> Floats:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats
-from lab.measures.conversation import Turns
+from lab.measures.inputs import Floats, Turns
 from lab.measures.model import COUNT, SEED_000, TurnMeasure
 
 

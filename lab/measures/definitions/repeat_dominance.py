@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats, share
+from lab.measures.inputs import WINDOW, Floats, Selections, share, slots_of
 from lab.measures.model import SHARE, TurnMeasure
-from lab.measures.repetition import WINDOW, Selections, slots_of
 
 
 def dominance(chosen: Selections, window: int = WINDOW) -> Floats:

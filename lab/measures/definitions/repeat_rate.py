@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats, share
+from lab.measures.inputs import WINDOW, Floats, Selections, share
 from lab.measures.model import SEED_000, SHARE, TurnMeasure
-from lab.measures.repetition import WINDOW, Selections
 
 
 def repeat_rates(chosen: Selections, window: int = WINDOW) -> Floats:

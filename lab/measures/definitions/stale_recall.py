@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats, where_any
-from lab.measures.conversation import Turns
+from lab.measures.inputs import Floats, Turns, where_any
 from lab.measures.model import ITSELF, YES, TurnMeasure
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.measures.model import COUNT, ITSELF, WritesMeasure
-from lab.runs.writes import Written
+from lab.runs.receipts import Written
 
 
 def stored(written: Written) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.measures.columns import Floats, share
-from lab.measures.conversation import Turns
+from lab.measures.inputs import Floats, Turns, share
 from lab.measures.model import SEED_001, SHARE, TurnMeasure
 
 

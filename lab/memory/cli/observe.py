@@ -38,8 +38,7 @@ def observe(
 
     Each log has one line per observation. The same command continues after a kill, or when a recording has grown.
     """
-    from lab.base.file_names import file_name
-    from lab.base.files import only_writer, remove_leftovers, sha256_file
+    from lab.base.files import file_name, only_writer, remove_leftovers, sha256_file
     from lab.recordings.readers import read_library
     from lab.systems.baselines.long_context import ROLES
     from lab.systems.observations.log_file import entries_of, keep_log

@@ -23,8 +23,7 @@ from lab.memory.facts.view import EXCLUDED, Current, View, current, in_cycles
 from lab.memory.ledger.ledger import stamp
 from lab.memory.pack.candidate import UNSCOPED, Candidate, Found
 from lab.recordings.model import NICE
-from lab.retrieval.plain_words import words
-from lab.retrieval.sentence_words import one_line
+from lab.retrieval.sentence_words import one_line, words
 
 PACKED = "openclaw-mem.graph.fact.pack.v0"
 CONTEXT_PACK = "openclaw-mem.context-pack.v1"

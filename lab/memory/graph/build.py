@@ -51,9 +51,8 @@ from lab.memory.ledger.search import SOFT_ARCHIVED, state_of
 from lab.memory.ledger.writeback import trust_of
 from lab.memory.tools.redact import redactor
 from lab.recordings.model import GLOBAL
-from lab.retrieval.plain_words import words
-from lab.retrieval.sentence_words import one_line
-from lab.retrieval.stop_words import ENGLISH
+from lab.retrieval.sentence_words import one_line, words
+from lab.retrieval.tokens import ENGLISH
 
 # All repetitions are bounded, so that the time to search a text grows with its length only.
 # A version such as redis@7.2.1 and the account in Git's addresses are not persons.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from lab.retrieval.plain_words import words
+from lab.retrieval.sentence_words import words
 
 PROJECT, REPO, DECISION, CONCEPT, TOOL, PERSON = "project", "repo", "decision", "concept", "tool", "person"
 TYPES = (PROJECT, REPO, DECISION, CONCEPT, TOOL, PERSON)

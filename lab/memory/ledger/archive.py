@@ -27,10 +27,9 @@ from lab.memory.ledger.ingest import Source, first_line, is_observation, origin_
 from lab.memory.ledger.ledger import moment, stamp
 from lab.memory.tools.redact import redactor
 from lab.recordings.openclaw.database import read_database
-from lab.recordings.openclaw.entries import Entry, parse_file
+from lab.recordings.openclaw.entries import TRANSCRIPT_LIMIT, CannotUnpack, Entry, parse_file, unpack
 from lab.recordings.openclaw.folders import find
 from lab.recordings.openclaw.transcript import ZSTD
-from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpack
 
 FOLDER = "archive"
 # Characters of a summary, and those of a text that are searched for secrets before it is cut.

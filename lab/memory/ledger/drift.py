@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.base.files import write_atomically
 from lab.base.formatting import counted
-from lab.base.haystack_keys import is_added
 from lab.base.times import epoch_ms
+from lab.golden.model import is_added
 from lab.memory.ledger import ledger
 from lab.memory.ledger.grading import label_of
 from lab.memory.ledger.ledger import moment

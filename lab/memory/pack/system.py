@@ -19,12 +19,11 @@ from lab.memory.pack.packer import Pack, gather, pack
 from lab.memory.pack.sources import Sources, read_sources
 from lab.memory.pack.trace import extensions
 from lab.recordings.model import Memory, Turn
-from lab.retrieval.contract import Filter, Lanes
+from lab.retrieval.contract import Candidate as Hit
+from lab.retrieval.contract import Filter, Lanes, Row
 from lab.retrieval.faults import HARMLESS
 from lab.retrieval.fusion import fuse
-from lab.retrieval.query_context import QueryContext, Retrieval
-from lab.retrieval.row import Candidate as Hit
-from lab.retrieval.row import Row
+from lab.retrieval.retrievers import QueryContext, Retrieval
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.baselines.arm import LANE_DEPTH
 from lab.systems.baselines.long_context import ROLES

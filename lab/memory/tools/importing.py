@@ -19,7 +19,7 @@ from lab.base.utf16 import WHITESPACE
 from lab.memory.tools.context import Embedded, ToolContext, ToolResult, Vector
 from lab.memory.tools.redact import is_secret
 from lab.recordings.cleaning import language_of
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.memory import importance_score, is_hard_rule, is_uuid, normal_category, resolve_label
 from lab.systems.openclaw.near_duplicate import normal_text
 from lab.systems.openclaw.recall.markers import NAME

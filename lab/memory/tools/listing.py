@@ -15,7 +15,7 @@ from lab.memory.tools.context import ToolContext, ToolResult
 from lab.memory.tools.redact import redactor
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.table.admin import (
     JSON,
     Fields,

@@ -21,10 +21,9 @@ from lab.memory.tools.context import ToolContext
 from lab.memory.tools.preflight import Preflight, preflight_settings, run_command
 from lab.recordings.model import UNKNOWN
 from lab.retrieval.clamp import clamp
-from lab.retrieval.contract import Query, Store
+from lab.retrieval.contract import Query, Row, Store
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.lance import LanceStore
-from lab.retrieval.row import Row
 from lab.retrieval.tokens import ScanWords, words_of
 from lab.systems.openclaw.config.file import locate, read_value
 from lab.systems.openclaw.config.resolve import resolve

@@ -12,7 +12,7 @@ from lab.memory.tools.context import Embedded, ToolContext, ToolResult
 from lab.memory.tools.preflight import Verdict, preflight
 from lab.memory.tools.redact import is_secret, redactor
 from lab.recordings.cleaning import language_of
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.memory import importance_score, is_hard_rule, is_uuid, label_of_score, normal_category
 from lab.systems.openclaw.recall.markers import NAME
 from lab.systems.openclaw.recall.scope import resolve_scope

@@ -17,9 +17,18 @@ from typing import Any, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.base.sqlite import read_sqlite
 from lab.recordings.model import UNKNOWN_ORIGIN
-from lab.recordings.openclaw.entries import Entry, Spoilt, Transcript, active_branch, parse
+from lab.recordings.openclaw.entries import (
+    TRANSCRIPT_LIMIT,
+    CannotUnpack,
+    Entry,
+    Spoilt,
+    Transcript,
+    active_branch,
+    parse,
+    unpack,
+    unpack_event,
+)
 from lab.recordings.openclaw.origins import origin_of
-from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpack, unpack_event
 
 KNOWN_VERSION = 23
 EVENTS = "transcript_events"

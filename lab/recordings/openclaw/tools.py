@@ -12,15 +12,17 @@ Only confirmed calls have an effect (E-38): see :mod:`lab.recordings.openclaw.ou
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lab.base.times import epoch_ms
 from lab.base.utf16 import has_lone_surrogate
-from lab.recordings.events import RecordedMemory, ToolEvent
+from lab.recordings.events import RecordedMemory, ToolEvent, ToolUse
 from lab.recordings.model import GLOBAL, LABELS, Memory
-from lab.recordings.openclaw.calls import answered_by, arguments_of, calls_in, is_of_memory_plugin, label_of, texts_of
 from lab.recordings.openclaw.entries import text_of
 from lab.recordings.openclaw.outcomes import (
     DELETED,
@@ -33,6 +35,61 @@ from lab.recordings.openclaw.outcomes import (
     quoted_in,
     row_in,
 )
+
+WRAPPER = "tool_call"
+# Types of a part that calls a tool, and names of the id that a result answers, in the versions of the host.
+_CALLS = ("toolCall", "toolUse", "functionCall")
+_ANSWERS = ("toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "callId", "call_id")
+# Names of tools of memory plugins: memory_update, mem0_delete, mcp__openmemory__add_memories, remember.
+_OF_PLUGIN = re.compile(r"memory|memories|(?:^|[\W_])(?:mem\d?|ltm|remember|forget|recall|memori[sz]e)(?:[\W_]|$)")
+
+
+def is_of_memory_plugin(tool: str) -> bool:
+    """Return whether the name of a tool looks like that of a memory plugin's (TE-2)."""
+    return _OF_PLUGIN.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tool).lower()) is not None
+
+
+def calls_in(content: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield the tool, call id and arguments of each tool call in a reply; one through tool search is unwrapped."""
+    for part in content if isinstance(content, list) else ():
+        if not isinstance(part, dict) or part.get("type") not in _CALLS:
+            continue
+        tool, arguments = part.get("name"), part.get("arguments", part.get("input"))
+        arguments = object_in(arguments) if isinstance(arguments, str) and arguments.startswith("{") else arguments
+        if tool == WRAPPER and isinstance(arguments, dict):
+            # The id may be qualified: openclaw:openclaw-mem-engine:memory_store.
+            tool, arguments = str(arguments.get("id", "")).rpartition(":")[2], arguments.get("args")
+        yield tool, part.get("id"), arguments
+
+
+def answered_by(message: dict[str, Any]) -> str | None:
+    """Return the id of the call that a ``toolResult`` message answers."""
+    return next((value for name in _ANSWERS if isinstance(value := message.get(name), str)), None)
+
+
+def texts_of(arguments: dict[str, Any]) -> list[str]:
+    """Return the texts to store; mem0 takes several, as ``facts``."""
+    facts = arguments.get("facts")
+    texts = facts if isinstance(facts, list) and facts else [arguments.get("text")]
+    return [text for text in texts if isinstance(text, str) and text.strip()]
+
+
+def arguments_of(given: Any) -> dict[str, Any]:
+    """Return the arguments of a call; rsclaw names a memory by ``id``."""
+    arguments = given if isinstance(given, dict) else {}
+    return arguments if "memoryId" in arguments or "id" not in arguments else {**arguments, "memoryId": arguments["id"]}
+
+
+def label_of(importance: Any) -> str:
+    """Return the label that ``memory_store`` derives from a score (E-2); ``unknown`` without a valid score."""
+    try:
+        score = float(importance.strip() or 0) if isinstance(importance, str) else importance
+    except ValueError:
+        return "unknown"
+    if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) < float("inf"):
+        return "unknown"
+    return "must_remember" if score >= 0.8 else "nice_to_have" if score >= 0.5 else "ignore"
+
 
 NESTED = "openclaw.nested-tool.v1"
 STORE, FORGET, RECALL = "memory_store", "memory_forget", "memory_recall"
@@ -397,3 +454,55 @@ def _time(value: Any) -> int | None:
 def _word(value: Any) -> str | None:
     """Return a name trimmed and in lower case, as the engine does, or None if it is blank or not a string."""
     return value.strip().lower() or None if isinstance(value, str) else None
+
+
+# Characters of a text that are kept. A cut text ends after a word, because half a secret is not recognised as one.
+KEPT = 4000
+
+
+class ToolUses:
+    """The tool uses of one conversation, each with the seq of the turn that follows.
+
+    A call through tool search has two results: the nested one, which counts, and the wrapper's, which repeats it.
+    """
+
+    def __init__(self) -> None:
+        self._uses: list[tuple[int, str | None, ToolUse]] = []
+        self._nested: set[str] = set()
+
+    @property
+    def uses(self) -> list[tuple[int, ToolUse]]:
+        """The calls and results in order."""
+        return [(seq, use) for seq, wrapper, use in self._uses if wrapper is None or wrapper not in self._nested]
+
+    def take_calls(self, content: Any, key: str, arrival: ResultTime) -> None:
+        """Add the calls in a reply."""
+        for number, (tool, _, arguments) in enumerate(calls_in(content)):
+            text = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
+            self._add(ToolUse(f"{key}#call{number}", _name(tool), arrival.time_ms, _cut(text)), arrival)
+
+    def take_result(self, message: dict[str, Any], text: str, key: str, arrival: ResultTime) -> None:
+        """Add a ``toolResult`` message, whose content has the text."""
+        is_error = message.get("isError") is True
+        use = ToolUse(f"{key}#result", _name(message.get("toolName")), arrival.time_ms, _cut(text), True, is_error)
+        self._add(use, arrival, answered_by(message))
+
+    def take_nested_result(self, details: dict[str, Any], text: str, key: str, arrival: ResultTime) -> None:
+        """Add the result of a call through tool search, whose content has the text."""
+        parent = details.get("parentToolCallId")
+        if isinstance(parent, str):
+            self._nested.add(parent)
+        is_error = details.get("isError") is True
+        use = ToolUse(f"{key}#result", _name(details.get("toolName")), arrival.time_ms, _cut(text), True, is_error)
+        self._add(use, arrival)
+
+    def _add(self, use: ToolUse, arrival: ResultTime, wrapper: str | None = None) -> None:
+        self._uses.append((arrival.seq, wrapper, use))
+
+
+def _name(tool: Any) -> str:
+    return tool if isinstance(tool, str) and tool.strip() else "tool"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= KEPT else text[:KEPT].rpartition(" ")[0]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lab.base.formatting import counted, number
-from lab.compare.pairs import Pairs
+from lab.compare.paired import Pairs
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
-from lab.measures.repetition import WINDOW
+from lab.measures.inputs import WINDOW
 from lab.measures.score import never_seen
 from lab.studies.acceptance.arms import HYBRID, OLD, VECTOR, Cast
 from lab.studies.acceptance.evidence import Measured, Reference, named, share_of, shown

@@ -6,14 +6,12 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 
-from lab.base.haystack_keys import is_added
-from lab.compare.equal import equal_in
-from lab.compare.pairs import Pairs
-from lab.gate.evidence import Evidence
-from lab.gate.keys import BASELINE, CONTROL_ARM
+from lab.compare.comparable import equal_in
+from lab.compare.paired import Pairs
 from lab.gate.line import Line
-from lab.gate.measures import judge_compared
-from lab.gate.policy import Control, Policy, Rule
+from lab.gate.measures import Evidence, judge_compared
+from lab.gate.policy import BASELINE, CONTROL_ARM, Control, Policy, Rule
+from lab.golden.model import is_added
 from lab.measures.catalogue import entry_of
 from lab.measures.score import score_run
 from lab.recordings.model import MUST

@@ -17,17 +17,15 @@ from typing import NamedTuple
 
 from lab.base.errors import CannotMeasure
 from lab.embedding.embedder import QUERY
-from lab.measures.turn_latency import TOTAL
+from lab.measures.latency import TOTAL
 from lab.recordings.model import Memory
 from lab.replay.candidates import rows_of
+from lab.replay.guarded import Given, Seat
 from lab.replay.loop import ask_of
 from lab.replay.plan import Plan
-from lab.replay.seat import Given, Seat
 from lab.replay.sources import Sources
-from lab.retrieval.contract import Query, Store
-from lab.retrieval.query_context import QueryContext, Retrieval
-from lab.retrieval.retrievers import StoreRetriever, embedded_text, make_store, row_vectors
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Query, Row, Store
+from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever, embedded_text, make_store, row_vectors
 from lab.retrieval.tokens import words_under
 from lab.studies.latency.memories import Pool, PoolVectors, PoolWords
 from lab.systems.contract import Ask, Recall

@@ -19,18 +19,16 @@ from lab.base.files import alive, atomic_file, digest, dump_json, read_json, rem
 from lab.base.formatting import Announce, silent
 from lab.base.processes import worker_pool
 from lab.base.progress import Progress
-from lab.base.shape import field
+from lab.base.shape import field, to_json
 from lab.replay.sources import open_sources, prepare
-from lab.runs.environment import environment, made_on
-from lab.runs.records import to_json
-from lab.runs.resume import require_same_arguments
+from lab.runs.resume import environment, made_on, require_same_arguments
 from lab.runs.tables import read_table, table_of
 from lab.studies.latency.bench import Sample
 from lab.studies.latency.request import Cell, LatencyPlan, LatencyRequest, plan_latency
 from lab.studies.latency.work import Job, Measured, measure, measure_cold
 
 KIND, VERSION = "lab.studies.latency", 1
-# Differs from the kind of a replay's timings, which have other columns (:mod:`lab.runs.shapes`).
+# Differs from the kind of a replay's timings, which have other columns (:mod:`lab.runs.tables`).
 SAMPLES = f"{KIND}.samples"
 
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.measures.quantiles import LEVEL, NS_PER_MS, QUANTILES, least_n, paired_ratio, spent_of
-from lab.measures.turn_latency import TOTAL
+from lab.measures.latency import LEVEL, NS_PER_MS, QUANTILES, TOTAL, least_n, paired_ratio, spent_of
 from lab.studies.latency.bench import Sample
 from lab.studies.latency.request import NEVER, LatencyRequest
 from lab.studies.latency.run import Folder

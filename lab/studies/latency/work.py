@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.formatting import Announce
-from lab.measures.turn_latency import TOTAL
+from lab.measures.latency import TOTAL
 from lab.replay.sources import Sources, open_sources
 from lab.retrieval.contract import Filter
 from lab.retrieval.lance import LanceStore

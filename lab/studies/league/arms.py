@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.base.errors import UnusableInput
-from lab.base.file_names import file_name
+from lab.base.files import file_name
 from lab.replay.plan import ReplayRequest, with_options
 from lab.systems.budget import LEAST, MOST, named_budget, with_budget
 from lab.systems.contract import Arm

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from lab.compare.pairs import by_conversation, pairs_of
+from lab.compare.paired import by_conversation, pairs_of
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_shown, sign_flips, smallest_p
 from lab.studies.league.strata import Groups, stratified, weighted_sums
 from lab.studies.league.table import MEASURES, Cell, Measured

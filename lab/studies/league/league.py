@@ -18,8 +18,7 @@ from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
-from lab.runs.failed_recalls import why_failed
-from lab.runs.trial import trial_of
+from lab.runs.notes import trial_of, why_failed
 from lab.studies.league.arms import Entrant
 from lab.studies.league.contest import Contest, contest
 from lab.studies.league.sets import LeagueSet

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.base.files import dump_json, write_atomically
-from lab.measures.quantiles import Quantile
+from lab.measures.latency import Quantile
 from lab.studies.league.league import League
 from lab.studies.league.table import BOUNDED, COLUMNS
 

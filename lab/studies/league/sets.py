@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.errors import UnusableInput
-from lab.base.file_names import file_name
+from lab.base.files import file_name
 from lab.base.set_registry import SHIPPED, golden_at, is_shipped, recordings_at
 from lab.recordings.readers import FORMATS
 from lab.replay.plan import ReplayRequest

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from lab.compare.power import detectable, t_quantile
-from lab.compare.statistics import LEAST_CLUSTERS, Estimate, clustered
+from lab.compare.statistics import LEAST_CLUSTERS, Estimate, clustered, detectable, t_quantile
 
 Groups = Mapping[str, Sequence[float]]
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lab.compare.equal import equal_in
+from lab.compare.comparable import equal_in
 from lab.compare.statistics import Estimate, clustered
 from lab.measures.score import score_and_write
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
-from lab.runs.scores import Values
+from lab.runs.scores import Values, read_gold
 from lab.runs.tables import read_table
 from lab.studies.league.strata import stratified
 from lab.systems.cut import CLIPPED

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json, read_json, write_atomically
 from lab.embedding.embedder import QUERY, Embedder
-from lab.measures.quantiles import NS_PER_MS, Spent, spent_of
-from lab.measures.turn_latency import LOOKED
+from lab.measures.latency import LOOKED, NS_PER_MS, Spent, spent_of
 from lab.replay.plan import Plan
 from lab.runs.directory import RunDirectory
 

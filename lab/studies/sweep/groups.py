@@ -12,7 +12,7 @@ from typing import NamedTuple
 from lab.base.utf16 import js_length
 from lab.recordings.model import Memory
 from lab.replay.loop import Answered
-from lab.replay.recall_points import RecallPoint
+from lab.replay.timeline import RecallPoint
 from lab.systems.contract import (
     Arm,
     ArmInfo,

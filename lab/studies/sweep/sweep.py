@@ -14,23 +14,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab import __version__
+from lab.base.code import __version__
 from lab.base.columns import numbers, numbers_of
 from lab.base.errors import CannotMeasure, LabError, NotARun, UnusableInput, describe_unexpected
-from lab.base.file_names import file_name
-from lab.base.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
+from lab.base.files import digest, dump_json, file_name, only_writer, read_json, remove_leftovers, write_atomically
 from lab.base.formatting import free_of_credentials
 from lab.base.processes import worker_pool
 from lab.base.progress import Progress
 from lab.base.shape import expect, field
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_cached, read_cached, save_cached
-from lab.replay.config_notes import other_embedders
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
-from lab.runs.environment import made_on
-from lab.runs.resume import require_same_arguments
+from lab.runs.notes import other_embedders
+from lab.runs.resume import made_on, require_same_arguments
 from lab.runs.tables import read_table, write_table
 from lab.studies.draws import Draw, saturating
 from lab.studies.sweep.grid import Grid, flat, knobs_of

@@ -13,8 +13,7 @@ from lab.golden.model import Probe
 from lab.measures.definitions.ndcg import ndcg
 from lab.measures.definitions.recall import recall
 from lab.measures.definitions.success import success
-from lab.measures.ranking import Judged
-from lab.measures.repetition import WINDOW
+from lab.measures.inputs import WINDOW, Judged
 from lab.recordings.model import NICE, Memory
 from lab.studies.sweep.groups import Heard
 from lab.systems.contract import ManyRecalls

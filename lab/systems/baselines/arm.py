@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
-from lab.retrieval.contract import Filter, Lanes, cosine_of
-from lab.retrieval.query_context import QueryContext, Retrieval
-from lab.retrieval.row import Candidate, Row
+from lab.retrieval.contract import Candidate, Filter, Lanes, Row, cosine_of
+from lab.retrieval.retrievers import QueryContext, Retrieval
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit

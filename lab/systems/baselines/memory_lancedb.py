@@ -13,11 +13,9 @@ from typing import NamedTuple
 from lab.base.utf16 import js_length
 from lab.embedding.embedder import QUERY
 from lab.recordings.model import Memory, Turn
-from lab.retrieval.contract import Filter, Query, View
+from lab.retrieval.contract import Filter, Query, Row, View
 from lab.retrieval.faults import NO_VECTOR, Faults, FaultyView
-from lab.retrieval.query_context import Retrieval
-from lab.retrieval.retrievers import StoreRetriever
-from lab.retrieval.row import Row
+from lab.retrieval.retrievers import Retrieval, StoreRetriever
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.baselines.lancedb_config import FETCHED, Settings, settings_of
 from lab.systems.baselines.lancedb_text import (

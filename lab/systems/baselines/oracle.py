@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lab.base.token_estimate import tokens
-from lab.retrieval.query_context import QueryContext
+from lab.retrieval.retrievers import QueryContext
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.baselines.arm import Baseline, BaselineArm, BaselineSystem, Question, Ranking, by_score, picked
 from lab.systems.contract import ArmInfo, Ask, Recall

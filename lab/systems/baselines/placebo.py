@@ -14,7 +14,7 @@ from lab.base.errors import UnusableInput
 from lab.base.shape import with_keys
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Turn
-from lab.retrieval.query_context import Retrieval
+from lab.retrieval.retrievers import Retrieval
 from lab.systems.baselines.long_context import budget_of
 from lab.systems.baselines.neutral import is_chinese, neutral
 from lab.systems.contract import (

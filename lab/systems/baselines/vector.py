@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.retrieval.row import Candidate
+from lab.retrieval.contract import Candidate
 from lab.systems.baselines.arm import Baseline, Question, Ranking, factory
 
 

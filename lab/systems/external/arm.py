@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import __version__
+from lab.base.code import __version__
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import digest
 from lab.base.shape import expect

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import without_credentials
-from lab.embedding.address import is_loopback
-from lab.embedding.http import NoAnswer, post
+from lab.embedding.http import NoAnswer, is_loopback, post
 from lab.systems.external.protocol import MOST_BYTES, HostFailed
 
 

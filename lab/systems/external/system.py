@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lab import __version__
+from lab.base.code import __version__
 from lab.base.errors import UnusableInput
 from lab.base.files import digest
 from lab.embedding.server import EmbeddingServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from lab.retrieval.stop_words import ENGLISH
+from lab.retrieval.tokens import ENGLISH
 from lab.systems.openclaw.near_duplicate import CJK_RUN
 
 # A prompt is searched by this many single words if its words are not all in enough chunks.

@@ -12,9 +12,9 @@ from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
 from lab.recordings import model
 from lab.recordings.model import Memory
+from lab.retrieval.contract import Row
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.query_context import QueryContext, Retrieval
-from lab.retrieval.row import Row
+from lab.retrieval.retrievers import QueryContext, Retrieval
 from lab.retrieval.stage_timer import NoTimer, StageTimer
 from lab.systems.contract import (
     NOTHING,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from lab.base.utf16 import js_slice
 from lab.recordings.model import Turn
-from lab.retrieval.contract import Filter, Query
+from lab.retrieval.contract import Filter, Query, Row
 from lab.retrieval.retrievers import StoreRetriever, embedded_text
-from lab.retrieval.row import Row
 from lab.systems.contract import NOTHING, Stored, Writes
 from lab.systems.kit import Kit
 from lab.systems.openclaw.capture.categories import detect_bounded

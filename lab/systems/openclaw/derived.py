@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lab.retrieval.contract import Row
 from lab.retrieval.retrievers import StoreRetriever
-from lab.retrieval.row import Row
 from lab.systems.contract import NOTHING, Stored, Writes
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.recall.turn import Turn

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import NamedTuple
 
-from lab.retrieval.contract import Filter
-from lab.retrieval.query_context import QueryContext
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Filter, Row
+from lab.retrieval.retrievers import QueryContext
 from lab.systems.contract import Ask, Detail, Explained, Recall, Standing
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.explain_lines import (

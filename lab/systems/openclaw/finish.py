@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lab.recordings.model import GLOBAL
+from lab.retrieval.contract import Row
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.query_context import QueryContext
-from lab.retrieval.row import Row
+from lab.retrieval.retrievers import QueryContext
 from lab.retrieval.stage_timer import SEARCH, StageTimer
 from lab.systems.contract import Ask, Item, Recall, Signals, Status
 from lab.systems.openclaw.config.settings import ReceiptSettings

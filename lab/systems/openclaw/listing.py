@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Row, TablePositions
+from lab.retrieval.contract import Row, TablePositions
 
 _Entry = tuple[tuple[float, str], int, Row]
 _Stored = tuple[tuple[int, int], Row]

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL, IGNORE, LABELS, MUST, NICE, UNKNOWN, Memory
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.upstream.js import js_number
 
 # Scores from which a memory is must_remember, and nice_to_have.

@@ -10,8 +10,7 @@ from typing import Any
 
 from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
-from lab.retrieval.contract import Filter
-from lab.retrieval.row import Candidate, Row
+from lab.retrieval.contract import Candidate, Filter, Row
 from lab.systems.openclaw.config.settings import EngineConfig, ReceiptSettings
 from lab.systems.openclaw.docs.lane import DocHit, DocsFound, docs_view, shown_doc
 from lab.systems.openclaw.recall.markers import fallback_markers, marker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lab.retrieval.query_context import QueryContext
+from lab.retrieval.retrievers import QueryContext
 from lab.systems.contract import Ask, Recall
 from lab.systems.kit import Kit
 from lab.systems.openclaw.arms import FlowArm, FlowSystem

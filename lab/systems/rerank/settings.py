@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lab.base.errors import UnusableInput
-from lab.embedding.address import stays_private
+from lab.embedding.http import stays_private
 from lab.systems.external.settings import read_settings
 
 CANDIDATES, TIMEOUT_MS = 20, 2000

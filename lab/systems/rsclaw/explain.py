@@ -66,7 +66,7 @@ def _factors(item: Ranked) -> str:
 
 
 def _reason(document: Document, ranked: tuple[int, Ranked] | None, last: Last, settings: Settings) -> tuple[str, str]:
-    """Return the cause, one of ``lab.replay.missed.CAUSES``, and a sentence."""
+    """Return the cause, one of ``lab.replay.explain.CAUSES``, and a sentence."""
     if last.skipped == "auto_recall_off":
         return "nothing", "auto_recall is off"
     if last.skipped:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from lab.base.files import digest
-from lab.retrieval.contract import Filter, Hit, Lanes, View
+from lab.retrieval.contract import Candidate, Filter, Hit, Lanes, Row, View
 from lab.retrieval.fusion import fuse
-from lab.retrieval.row import Candidate, Row
 from lab.systems.rsclaw.config import Settings
 from lab.systems.rsclaw.decay import CORE, PERIPHERAL, WORKING, relevance, rounding
 from lab.systems.rsclaw.document import Document

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.recordings.model import Memory
 from lab.retrieval.clamp import Clamp
-from lab.retrieval.contract import Filter, Query, cosine_of
+from lab.retrieval.contract import Filter, Query, Row, cosine_of
 from lab.retrieval.retrievers import StoreRetriever, embedded_text
-from lab.retrieval.row import Row
 from lab.systems.rsclaw.config import Settings
 from lab.systems.rsclaw.decay import tier_after
 from lab.systems.rsclaw.document import (

@@ -14,8 +14,7 @@ from lab.embedding.embedder import QUERY
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.query_context import QueryContext, Retrieval
-from lab.retrieval.retrievers import embedded_text
+from lab.retrieval.retrievers import QueryContext, Retrieval, embedded_text
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import (
     ArmInfo,

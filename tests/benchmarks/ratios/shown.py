@@ -11,9 +11,9 @@ from harness import load
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json, read_json, write_atomically
+from lab.base.shape import to_json
 from lab.cli.output import emit, emit_folded, emit_table
-from lab.runs.environment import environment
-from lab.runs.records import to_json
+from lab.runs.resume import environment
 
 KIND, VERSION = "lab.ratios", 1
 Found = Mapping[str, Any]

@@ -194,7 +194,7 @@ def test_key_that_the_candidate_lacks_is_not_set(run: Path, tmp_path: Path, monk
 def test_run_beside_the_verdict_comes_before_the_one_that_it_names(run: Path, tmp_path: Path) -> None:
     """A run that was copied with its verdict is judged by its own files, also if another is where it was."""
     from lab.canary.rollout.run import _run_of
-    from lab.gate.verdict_file import read_verdict
+    from lab.gate.outputs import read_verdict
 
     verdict = read_verdict(judged(run, tmp_path, "tier_quota_v1") / "verdict.json")
     assert _run_of(verdict, tmp_path) == Path(str(verdict.run))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import CheckFailed, UnusableInput
-from lab.base.haystack_keys import is_added
 from lab.cli.main import app
+from lab.golden.model import is_added
 from lab.memory.ledger.drift import MARK, THRESHOLDS, Drift, Labelled, Source, drift, read, write_page
 from lab.memory.table.lance_table import LanceTable
 from lab.recordings.model import LABELS

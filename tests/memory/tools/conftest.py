@@ -11,7 +11,7 @@ import pytest
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.memory.tools.context import NoVector, ToolContext, Vector
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import normal_row
 from lab.systems.openclaw.table.entries import Entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lab.retrieval.contract import Row
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.retrieval.row import Row
 from lab.systems.openclaw.table.entries import Entry
 from lab.systems.openclaw.table.schema import TABLE, arrow_of, schema
 

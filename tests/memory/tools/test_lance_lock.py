@@ -32,7 +32,7 @@ time.sleep(60)
 STORE = """
 import sys, uuid
 from pathlib import Path
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.memory.table.lance_table import LanceTable, TableSettings
 from lab.systems.openclaw.table.entries import Entry
 for _ in range(int(sys.argv[2])):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lab.recordings.convert import recording_lines
 from lab.recordings.events import InjectedBlock, ToolEvent
 from lab.recordings.model import Recording
-from lab.recordings.write import recording_lines
 from lab.systems.openclaw.recall.wrap import wrap
 from tests.recordings.openclaw.conftest import Read
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from lab.recordings.openclaw.calls import is_of_memory_plugin
 from lab.recordings.openclaw.outcomes import (
     DELETED,
     DUPLICATE,
@@ -20,6 +19,7 @@ from lab.recordings.openclaw.outcomes import (
     quoted_in,
     row_in,
 )
+from lab.recordings.openclaw.tools import is_of_memory_plugin
 
 ROW = "0b9f3c1e-7d52-4a0e-9c55-3f0a6f1d2b77"
 

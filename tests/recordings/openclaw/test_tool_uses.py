@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.recordings.events import ToolUse
-from lab.recordings.openclaw.tool_uses import KEPT
+from lab.recordings.openclaw.tools import KEPT
 from tests.recordings.openclaw.conftest import Read
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lab.recordings.convert import recording_lines
 from lab.recordings.model import Recording
-from lab.recordings.write import recording_lines
 from tests.recordings.openclaw.conftest import Read
 
 

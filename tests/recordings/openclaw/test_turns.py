@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from lab.recordings.convert import recording_lines
 from lab.recordings.model import Recording
 from lab.recordings.openclaw import gather
-from lab.recordings.write import recording_lines
 
 BY_HOST = {"provider": "openclaw", "model": "gateway-injected"}
 

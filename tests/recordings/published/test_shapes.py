@@ -22,8 +22,8 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
 from lab.recordings.catalogue import CATALOGUE, as_listed, entry_of, identified
+from lab.recordings.convert import take
 from lab.recordings.readers import read_library
-from lab.recordings.take import take
 from lab.recordings.validate import Validation, validate
 
 Sample = Callable[[str, Path], Path]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lab.measures.quantiles import QUANTILES, interval_ranks, least_n, paired_ratio, quantile
+from lab.measures.latency import QUANTILES, interval_ranks, least_n, paired_ratio, quantile
 from lab.studies.latency.bench import Sample
 from lab.studies.latency.schedule import BLOCK
 from lab.studies.latency.summary import _ratios

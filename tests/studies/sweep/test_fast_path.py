@@ -17,7 +17,7 @@ from lab.embedding.vectors import Vectors
 from lab.recordings.model import LABELS, Memory
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.fusion import RRF, Fusion
-from lab.retrieval.query_context import QueryContext
+from lab.retrieval.retrievers import QueryContext
 from lab.retrieval.silence import Silence
 from lab.systems.contract import Ask
 from lab.systems.kit import Kit, Tools

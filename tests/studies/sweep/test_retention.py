@@ -15,7 +15,7 @@ from lab.recordings.model import Memory
 from lab.replay.plan import ReplayRequest, plan_of
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 from lab.studies.retention import (
     ALL,

@@ -13,7 +13,7 @@ from lab.measures.score import score_run, summarise
 from lab.replay.labels import MODES as LABEL_MODES
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 from lab.studies.draws import SHARES
 from lab.studies.saturation import Point, saturation, write_points

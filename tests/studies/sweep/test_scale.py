@@ -14,7 +14,7 @@ from lab.measures.score import score_run, summarise
 from lab.replay.plan import ReplayRequest
 from lab.report.build import build_report
 from lab.runs.directory import open_run
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 from lab.studies.scale import Scale, ScalePoint, scale
 

@@ -16,7 +16,7 @@ from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import play_of, prepared_sources, tools_of
-from lab.runs.gold import read_gold
+from lab.runs.scores import read_gold
 from lab.studies.sweep.grid import Grid, grid_of
 from lab.studies.sweep.groups import Group, Writer, grouped, seated
 from lab.studies.sweep.sweep import sweep

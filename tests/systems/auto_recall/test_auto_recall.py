@@ -12,8 +12,8 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
+from lab.replay.explain import CAUSES
 from lab.replay.loop import RecallCall, TurnWrites
-from lab.replay.missed import CAUSES
 from lab.systems.auto_recall.arm import AutoRecallArm, block, fitting, penalised, skip_reason
 from lab.systems.contract import Ask, Detail, Recall
 from lab.systems.files.chunks import Chunk, Entry, Piece

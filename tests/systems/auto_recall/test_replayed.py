@@ -10,7 +10,7 @@ import pytest
 from lab.base.set_registry import shipped
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.missed import CAUSES, missed
+from lab.replay.explain import CAUSES, missed
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table

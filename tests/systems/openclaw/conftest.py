@@ -12,9 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from lab.embedding.embedder import HashingEmbedder
-from lab.retrieval.contract import Query
+from lab.retrieval.contract import Query, Row
 from lab.retrieval.exact import ExactStore
-from lab.retrieval.row import Row
 from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.settings import EngineConfig, Phases
 from lab.systems.openclaw.listing import Listing

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.recordings.model import LABELS
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.memory import (
     CATEGORIES,
     engine_id,

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
-from lab.retrieval.contract import Filter, Hit, Lanes, Query
+from lab.retrieval.contract import Filter, Hit, Lanes, Query, Row
 from lab.retrieval.exact import ExactStore
-from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import DocsSettings, EngineConfig, ReceiptSettings
 from lab.systems.openclaw.docs.index import DocRow, DocsIndex
 from lab.systems.openclaw.docs.lane import DocsLane

@@ -10,9 +10,8 @@ import pytest
 
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.explain import explanation_of
+from lab.replay.explain import CAUSES, explanation_of, missed
 from lab.replay.loop import RecallCall, TurnWrites
-from lab.replay.missed import CAUSES, missed
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table

@@ -8,8 +8,7 @@ import pytest
 
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory
-from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Filter, Hit, Lanes, Row
 from lab.systems.contract import Ask, Recall
 from lab.systems.registry import make_arm
 from lab.systems.rsclaw.bundle import bundle, cut

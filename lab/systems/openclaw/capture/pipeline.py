@@ -27,7 +27,7 @@ from lab.systems.openclaw.upstream.js import Json
 if TYPE_CHECKING:
     import numpy as np
 
-    from lab.retrieval.row import Row
+    from lab.retrieval.contract import Row
 
 TODO = "todo"
 # How many recent TODOs of a scope a new one is compared with.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Candidate, Row
+from lab.retrieval.contract import Candidate, Row
 from lab.systems.contract import Ask
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall import stages

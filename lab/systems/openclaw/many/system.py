@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lab.recordings.model import Memory
-from lab.retrieval.query_context import QueryContext, Retrieval
+from lab.retrieval.retrievers import QueryContext, Retrieval
 from lab.systems.contract import Ask, ManyRecalls, ManySystem, Retriever
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.settings import DEFAULT_QUOTA, EngineConfig

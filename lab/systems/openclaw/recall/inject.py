@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.base.utf16 import js_length, js_slice, without_half
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.memory import resolve_label
 from lab.systems.openclaw.recall.budget import Packed, Slot
 from lab.systems.openclaw.recall.markers import marker

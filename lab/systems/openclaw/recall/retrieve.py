@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from lab.retrieval.contract import Filter, Hit, Lanes, View, cosine_of
+from lab.retrieval.contract import Candidate, Filter, Hit, Lanes, Row, View, cosine_of
 from lab.retrieval.fusion import RRF, Fusion, fuse
-from lab.retrieval.row import Candidate, Row
 from lab.retrieval.silence import Silence
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.config.settings import ReceiptSettings

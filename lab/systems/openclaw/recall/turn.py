@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from lab.base.utf16 import js_length
 from lab.recordings.model import GLOBAL
-from lab.retrieval.query_context import QueryContext
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
+from lab.retrieval.retrievers import QueryContext
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.listing import Listing

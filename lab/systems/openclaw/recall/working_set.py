@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import MUST, NICE
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.recall.budget import Slot
 
 PREFIX = "working_set:"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lab.base.utf16 import WHITESPACE, js_slice
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.config.settings import WorkingSetSettings
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.working_set import (

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lab.recordings.model import SEARCHED
-from lab.retrieval.stop_words import ENGLISH
+from lab.retrieval.tokens import ENGLISH
 from lab.systems.openclaw.near_duplicate import CJK_RUN, words_of
 
 MIN_PHRASE, MIN_CJK_RUN, MIN_TERMS, TERM_SHARE = 2, 4, 2, 0.8

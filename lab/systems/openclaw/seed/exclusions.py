@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.config.settings import Phases
 from lab.systems.openclaw.recall.todo import DAY_MS, is_stale
 from lab.systems.openclaw.recall.turn import Factors

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.seed.exclusions import Notes
 from lab.systems.openclaw.seed.hot_lane import HotLane
 from lab.systems.openclaw.seed.turn import SeedTurn

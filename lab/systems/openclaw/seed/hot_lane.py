@@ -18,8 +18,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from lab.recordings.model import IGNORE, UNKNOWN
-from lab.retrieval.contract import Filter
-from lab.retrieval.row import Candidate, Row
+from lab.retrieval.contract import Candidate, Filter, Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Searched, Tiers
 from lab.systems.openclaw.recall.scope import ScopePolicy

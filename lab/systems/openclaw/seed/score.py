@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from lab.recordings.model import MUST, NICE
-from lab.retrieval.contract import cosine_of
+from lab.retrieval.contract import Candidate, Row, cosine_of
 from lab.retrieval.fusion import RRF, Fusion, K
-from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
 from lab.systems.openclaw.recall.todo import DAY_MS
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 from lab.base.utf16 import js_length
-from lab.retrieval.row import Candidate, Row
+from lab.retrieval.contract import Candidate, Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.budget import Slot

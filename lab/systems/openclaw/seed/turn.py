@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.base.utf16 import js_length
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.receipt import MAX_LISTED, most_listed
 from lab.systems.openclaw.recall.turn import Turn

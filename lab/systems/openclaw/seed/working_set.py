@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from lab.base.utf16 import js_length, without_half
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.config.settings import WorkingSetSettings
 from lab.systems.openclaw.near_duplicate import LIKENESS, Normal, alike, normal_text
 from lab.systems.openclaw.recall.budget import Slot

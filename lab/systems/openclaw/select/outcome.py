@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lab.recordings.model import MUST, NICE, UNKNOWN
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Candidate
+from lab.retrieval.contract import Candidate
 
 
 class TierCount(NamedTuple):

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from lab.base.errors import UnusableInput
-from lab.retrieval.row import Candidate
+from lab.retrieval.contract import Candidate
 from lab.systems.openclaw.many.selection import Arrange, tier_first_slots, tier_quota_slots
 from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCount, TierPlan, by_rank, recall_plans
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.memory import CATEGORIES, resolve_label
 from lab.systems.openclaw.recall.scope import scope_token
 from lab.systems.openclaw.upstream.js import js_number, to_number

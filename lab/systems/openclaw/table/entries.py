@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 
 
 class Near(NamedTuple):

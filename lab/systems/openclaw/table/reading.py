@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import cannot_write
-from lab.recordings.media import read_refs
-from lab.recordings.model import GLOBAL
+from lab.recordings.model import GLOBAL, read_refs
+from lab.retrieval.contract import Row
 from lab.retrieval.lance import quoted
 from lab.retrieval.quiet import quiet_lance
-from lab.retrieval.row import Row
 from lab.systems.openclaw.table.entries import Near
 from lab.systems.openclaw.table.schema import ADDED, BOOTSTRAP, TABLE, VECTOR, row_of, rows_of
 

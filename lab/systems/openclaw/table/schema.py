@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import UnusableInput
 from lab.recordings.model import GLOBAL
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.memory import is_hard_rule, normal_category, resolve_label
 from lab.systems.openclaw.table.entries import Entry
 from lab.systems.plans import FIELD as DUE

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lab.base.utf16 import js_length
 from lab.recordings.model import MUST
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import resolve_label
 from lab.systems.openclaw.recall import stages

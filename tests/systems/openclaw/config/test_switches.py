@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab.host.engine_section import engine_section
-from lab.replay.config_notes import off_note
+from lab.host.snapshot import engine_section
+from lab.runs.notes import off_note
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.config.switches import switched_off
 from lab.systems.openclaw.upstream.host import check_host, host_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.recall.inject import memory_slot
 from tests.playing import shipped_answers
 

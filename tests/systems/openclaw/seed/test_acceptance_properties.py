@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.config.settings import AutoRecall, Phases
 from lab.systems.openclaw.near_duplicate import says_the_same
 from lab.systems.openclaw.recall.turn import Turn

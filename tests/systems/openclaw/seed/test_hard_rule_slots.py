@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Row
 from lab.retrieval.silence import Silence
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.seed.hard_rules import rule_slots

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.retrieval.row import Candidate, Row
+from lab.retrieval.contract import Candidate, Row
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.turn import Factors, History
 from lab.systems.openclaw.seed.repeat import novelty, repeat_factor

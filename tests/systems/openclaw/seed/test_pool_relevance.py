@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.retrieval.contract import Hit, Lanes
+from lab.retrieval.contract import Candidate, Hit, Lanes, Row
 from lab.retrieval.fusion import RRF
-from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
 from lab.systems.openclaw.seed.score import over_pool, rank_relevance, relevance
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.retrieval.row import Candidate
+from lab.retrieval.contract import Candidate
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.seed.repeat import repeat_factor
 from lab.systems.openclaw.seed.score import rank_relevance, relevance

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.retrieval.collation import id_order
-from lab.retrieval.row import Candidate
+from lab.retrieval.contract import Candidate
 from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCount, TierPlan, by_rank, recall_plans
 from lab.systems.openclaw.select.policies import tier_first_v1, tier_quota_v1
 

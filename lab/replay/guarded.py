@@ -1,35 +1,131 @@
-"""One arm in one conversation: all calls of its system, checked against the contract.
+"""Guard all calls of a memory system: an arm in one conversation, and the retriever that several arms share.
 
-A system that raises or breaks the contract gives a failed recall. The failure names kind, stage and line of code, but
-never the message of an exception, which may contain a text. Errors of the lab (:class:`lab.base.errors.LabError`) are
-raised again, because they mean that the conversation could not be measured.
+A system may raise anything, or return what the contract does not allow. Then its recall has failed, and the replay goes
+on. The failure names kind, stage and line of code, but never the message of an exception, which may contain a text.
+Errors of the lab (:class:`lab.base.errors.LabError`) are raised again, because they mean that the conversation could
+not be measured.
+
+If a call other than a recall fails, nobody knows what the system holds, so it is not called again: every later recall
+of the conversation fails with that first failure. The same holds for a shared retriever and all arms that share it.
+
+Answers of systems from other packages are checked for types, ranges, and encodable texts. Systems of this project are
+typed and tested, and need no such check.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from lab.base.errors import LabError
 from lab.recordings.model import Memory, Turn
-from lab.replay.validation import Broken, require_recall, require_writes
 from lab.systems.contract import (
     NOTHING,
     Arm,
     ArmInfo,
     Ask,
     Candidates,
+    Item,
     MemorySystem,
     Recall,
+    Retriever,
     SharedRetrieval,
+    Signals,
     Stored,
     Writes,
 )
 from lab.systems.external.protocol import HostFailed
 from lab.systems.kit import Kit
+
+STATUSES = ("ok", "skipped", "degraded")
+
+
+class Broken(Exception):
+    """A breach of the contract by a system; the only argument is its kind."""
+
+
+def require_recall(answer: object) -> None:
+    """Raise :class:`Broken` for a recall whose fields do not match the contract."""
+    if not isinstance(answer, Recall):
+        raise Broken("no_recall")
+    if answer.status not in STATUSES:
+        raise Broken("unknown_status")
+    _require(isinstance(answer.items, tuple) and all(map(_is_item, answer.items)), "bad_item")
+    _require(type(answer.injected) is int, "bad_injected")
+    _require(_is_text(answer.context), "bad_context")
+    _require(isinstance(answer.timings, dict), "bad_timings")
+    _require(_are_texts(answer.pinned), "bad_pinned")
+    _require(_are_texts(answer.displaced), "bad_displaced")
+    _require(_are_texts(answer.log), "bad_log")
+    _require(_is_count(answer.duplicates) and _is_count(answer.evicted), "bad_count")
+    _require(answer.receipt_text is None or _is_text(answer.receipt_text), "bad_receipt")
+    require_writes(answer.writes)
+    _require_receipt(answer.receipt)
+
+
+def require_writes(writes: object) -> None:
+    """Raise :class:`Broken` for writes whose fields do not match the contract."""
+    _require(isinstance(writes, Writes), "no_writes")
+    if isinstance(writes, Writes):
+        _require(all(map(_is_stored, (*writes.created, *writes.updated))), "bad_write")
+        _require(_are_texts(tuple(writes.deleted)), "bad_write")
+        _require(_are_texts(writes.log), "bad_log")
+        _require_receipt(writes.receipt)
+
+
+def _require_receipt(receipt: object) -> None:
+    import orjson
+
+    if not isinstance(receipt, Mapping):
+        raise Broken("bad_receipt")
+    try:
+        orjson.dumps(dict(receipt))
+    except (TypeError, ValueError, RecursionError):
+        raise Broken("bad_receipt") from None
+
+
+def _require(holds: bool, kind: str) -> None:
+    if not holds:
+        raise Broken(kind)
+
+
+def _is_text(value: object) -> bool:
+    """Return whether a value is a text that UTF-8 can encode."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, Sequence) and not isinstance(values, str) and all(map(_is_text, values))
+
+
+def _is_count(value: object) -> bool:
+    return value is None or (type(value) is int and 0 <= value < 1 << 31)
+
+
+def _is_stored(value: object) -> bool:
+    return isinstance(value, Stored) and _is_text(value.id) and _is_text(value.text) and _are_texts(value.sources)
+
+
+def _is_item(value: object) -> bool:
+    if not (isinstance(value, Item) and _is_text(value.id) and _is_text(value.text) and _are_texts(value.sources)):
+        return False
+    signals = value.signals
+    if not (isinstance(signals, Signals) and isinstance(value.score, int | float) and math.isfinite(value.score)):
+        return False
+    texts = (value.tier, signals.id, signals.label, signals.scope, signals.decision)
+    ranks = (signals.fts_rank, signals.vec_rank)
+    return all(text is None or _is_text(text) for text in texts) and all(map(_is_count, ranks))
+
 
 T = TypeVar("T")
 # Methods that a memory system must have, besides recall.
@@ -264,3 +360,59 @@ def failure_of(error: BaseException, stage: str, *, foreign: bool = True) -> Fai
         raise error
     kind = type(error).__name__
     return Failure(kind if kind.isidentifier() else "exception", stage, f"{module}:{last.lineno}" if last else "")
+
+
+Retrieved = tuple[Candidates, int] | Failure
+
+
+class SharedSearch(Guarded):
+    """The retriever of one key."""
+
+    def __init__(self, system: SharedRetrieval) -> None:
+        super().__init__(system)
+        # The last query, which all arms of this key share, and its result.
+        self._ask: Ask | None = None
+        self._retrieved: Retrieved = Failure("not_asked", "retrieve")
+        self._retriever: Retriever | None = self._guarded("open_retriever", system.open_retriever)
+
+    def observe(self, memories: Sequence[Memory]) -> None:
+        """Add memories that become visible."""
+        if self._retriever is not None:
+            retriever = self._retriever
+            copies = [replace(memory) for memory in memories] if self._foreign else memories
+            self._guarded("retriever.observe", lambda: retriever.observe(copies))
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Remove forgotten memories."""
+        if self._retriever is not None:
+            retriever = self._retriever
+            self._guarded("retriever.forget", lambda: retriever.forget(keys))
+
+    def expect(self, texts: Sequence[str]) -> None:
+        """Announce the queries to come."""
+        if self._retriever is not None:
+            retriever = self._retriever
+            self._guarded("retriever.expect", lambda: retriever.expect(texts))
+
+    def retrieve(self, ask: Ask) -> Retrieved:
+        """Return the candidates and the nanoseconds of the search, or the failure; one search for each query."""
+        if self._ask is not ask:
+            self._ask, self._retrieved = ask, self._retrieve(ask)
+        return self._retrieved
+
+    def _retrieve(self, ask: Ask) -> Retrieved:
+        if self.broken or self._retriever is None:
+            return self.broken or Failure("no_retriever", "open_retriever")
+        retriever = self._retriever
+        try:
+            ungraded = replace(ask, grades={}) if self._foreign else ask
+            return timed(lambda: retriever.retrieve(ungraded))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a retriever may raise anything
+            return failure_of(error, "retrieve", foreign=self._foreign)
+
+    def close(self) -> None:
+        """Close the retriever; errors no longer affect results."""
+        if self._retriever is not None:
+            self._guarded("close", self._retriever.close)

@@ -1,4 +1,9 @@
-"""Quantiles of latencies with distribution-free intervals, and paired ratios of arms.
+"""Latencies of a run: the times of its warm turns, quantiles with intervals, and paired ratios of arms.
+
+Every figure and rule on the latency of a run comes from here. Work that arms share is charged to each of them
+(:mod:`lab.retrieval.stage_timer`, :mod:`lab.replay.guarded`), so a turn is the sum of its stages. The first recall
+point of a conversation is left out, because it includes one-time work, and so are turns in which the arm did not
+search: it skipped them or failed.
 
 The interval of a quantile lies between two order statistics, because the number of samples below the true quantile is
 binomial for any distribution (David and Nagaraja, Order Statistics, section 7.1). Turns are assumed to be independent.
@@ -10,7 +15,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lab.base.columns import codes_of, numbers_of
+from lab.replay.guarded import WHOLE
+from lab.retrieval.stage_timer import SEARCH
+from lab.runs.directory import RunDirectory
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
 LEVEL = 0.95
 NS_PER_MS = 1e6
@@ -110,3 +125,64 @@ def _weight(n: int, count: int, share: float) -> float:
     """Return P(B = count) for a binomial B of ``n`` draws, computed with logarithms to avoid overflow."""
     ways = math.lgamma(n + 1) - math.lgamma(count + 1) - math.lgamma(n - count + 1)
     return math.exp(ways + count * math.log(share) + (n - count) * math.log1p(-share))
+
+
+# The whole turn, listed beside its stages.
+TOTAL = "total"
+# A turn with a search has one of these stages.
+LOOKED = {SEARCH, WHOLE}
+
+
+class Stage(NamedTuple):
+    """The time of a stage of an arm over its warm turns; ``total`` is the whole turn."""
+
+    arm: str
+    stage: str
+    spent: Spent
+
+
+def stages(run: RunDirectory) -> list[Stage]:
+    """Return every stage of every arm, ``total`` last; empty if the run has no timings."""
+    times = warm_times(run)
+    return [
+        Stage(arm, stage, spent_of(times[arm][stage]))
+        for arm in run.arms
+        for stage in sorted(times.get(arm, ()), key=lambda name: (name == TOTAL, name))
+    ]
+
+
+def warm_times(run: RunDirectory) -> dict[str, dict[str, list[float]]]:
+    """Return milliseconds of the warm turns by arm and stage, turns in order; an arm without any is left out."""
+    import numpy as np
+
+    times: dict[str, dict[str, list[float]]] = {}
+    for conversation in run.conversations:
+        table = run.read_latency(conversation, ("arm", "turn", "stage", "ns", "cold"), ("arm", "turn", "stage"))
+        if table is None:
+            continue
+        for arm, by_stage in _booked(table).items():
+            searched = ~np.isnan([by_stage[stage] for stage in by_stage if stage in LOOKED]).all(axis=0)
+            if not searched.any():
+                continue
+            total = np.nansum(list(by_stage.values()), axis=0)
+            for stage, spent in {TOTAL: total, **by_stage}.items():
+                has_value = searched & ~np.isnan(spent)
+                if not has_value.any():
+                    continue
+                times.setdefault(arm, {}).setdefault(stage, []).extend((spent[has_value] / NS_PER_MS).tolist())
+    return times
+
+
+def _booked(table: pa.Table) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return nanoseconds by arm and stage, one value per warm turn of the conversation, NaN if there is none."""
+    import numpy as np
+
+    (arm, arms), (turn, turns), (stage, names) = (codes_of(table[name]) for name in ("arm", "turn", "stage"))
+    spent, warm = numbers_of(table["ns"]).astype(np.float64), ~numbers_of(table["cold"]).astype(bool)
+    grid = np.full((len(arms), len(names), len(turns)), np.nan)
+    grid[arm[warm], stage[warm], turn[warm]] = spent[warm]
+    booked = {
+        name or "": {step or "": grid[number, column] for column, step in enumerate(names[:-1])}
+        for number, name in enumerate(arms[:-1])
+    }
+    return {name: by_stage for name, by_stage in booked.items() if LOOKED & by_stage.keys()}
