@@ -30,7 +30,7 @@ from lab.base.config_env import (
 )
 from lab.base.config_text import MISSING, at_path, member_text, parse_config, parse_json
 from lab.base.errors import UnusableInput
-from lab.base.files import require_finite
+from lab.base.files import reading, require_finite
 from lab.base.formatting import free_of_credentials
 from lab.base.shape import json_type
 
@@ -325,12 +325,8 @@ class _Reader:
         known = self.edited.get(_real(file))
         if known is not None:
             return known
-        try:
+        with reading(where):
             return file.read_bytes()
-        except FileNotFoundError:
-            raise UnusableInput(f"{where}: no such file") from None
-        except OSError as error:
-            raise UnusableInput(f"{where}: cannot be read: {error.strerror}") from None
 
     def _refused(self, place: Place, what: str) -> UnusableInput:
         at = f"{'.'.join(place.path)}: " if place.path else ""

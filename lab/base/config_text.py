@@ -1,9 +1,13 @@
-"""Read the text of a configuration: JSON, JSON5, or a safe part of YAML.
+"""Read the text of a configuration (JSON, JSON5, or a safe part of YAML), and change one value in it.
 
 A file named ``.yaml`` or ``.yml`` is YAML. Any other text is JSON or JSON5, as OpenClaw reads its own file; a text that
 is neither, and does not look like it, is read as YAML too. An object has no key twice. YAML here is what JSON can say:
 no anchors, aliases, tags or second document. Only ``true``, ``false``, ``null`` and decimal numbers are not text, as in
 YAML 1.2.
+
+A value is changed in the text itself, and every other byte stays (CN-3). A configuration that is parsed and written
+again loses its comments, its order of keys and its spelling of numbers. So the text is only scanned for where values
+begin and end.
 """
 
 from __future__ import annotations

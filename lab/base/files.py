@@ -1,4 +1,8 @@
-"""Atomic writes, locks on folders, and readers of text, JSON and TOML whose errors name file, line and column."""
+"""Atomic writes, locks on folders, file names of ids, and readers of text, JSON and TOML.
+
+The errors of the readers name file, line and column. Ids from outside become file names by one rule, for receipts,
+conversions and nightly runs, on every file system.
+"""
 
 from __future__ import annotations
 
@@ -285,6 +289,17 @@ def require_finite(path: Path, *, pipes: bool = False) -> None:
         raise UnusableInput(f"{path}: is {kind}, not a file; save its output to a file first")
 
 
+@contextmanager
+def reading(where: object) -> Iterator[None]:
+    """Raise :class:`UnusableInput` for a missing or unreadable file; ``where`` names it, and what asked for it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UnusableInput(f"{where}: no such file") from None
+    except OSError as error:
+        raise UnusableInput(f"{where}: cannot be read: {error.strerror or error}") from None
+
+
 def read_text(path: Path, *, errors: str = "strict") -> str:
     """Return the UTF-8 text of a file. Raises :class:`UnusableInput` if it is missing, not a file, or not UTF-8.
 
@@ -292,13 +307,10 @@ def read_text(path: Path, *, errors: str = "strict") -> str:
     """
     require_finite(path)
     try:
-        return path.read_text(encoding="utf-8-sig", errors=errors)
-    except FileNotFoundError:
-        raise UnusableInput(f"{path}: no such file") from None
+        with reading(path):
+            return path.read_text(encoding="utf-8-sig", errors=errors)
     except UnicodeDecodeError as error:
         raise UnusableInput(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
-    except OSError as error:
-        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def read_json(path: Path, *, once: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Numbers and texts for people, formatted alike in tables, reports, pages and messages."""
+"""Numbers, texts and long keys for people, formatted alike in tables, reports, pages and messages."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_li
 from lab.cli.replay_options import takes_replay_options
 
 if TYPE_CHECKING:
-    from lab.golden.judging import Aside
-    from lab.golden.model import GoldenSet
+    from lab.golden.model import Aside, GoldenSet
     from lab.recordings.model import Recording
     from lab.replay.plan import ReplayRequest
 

@@ -1,9 +1,10 @@
 """Agreement of two judges beyond chance.
 
-Compared are the (probe, memory) pairs that both judges graded. A memory that a judge lists as irrelevant or forbids has
-grade 0. What the grade of an unlisted memory is depends on the probe: if the judge lists any memory of it as
-irrelevant, the unlisted ones were not judged, and their pairs are left out. If not, their grade is 0, because older
-golden sets list no irrelevant memories.
+The judges are compared on the memories of a probe that both of them graded. A memory that a judge lists as irrelevant,
+or forbids, has grade 0. A memory that a judge does not list has one of two meanings:
+
+* The judge lists some irrelevant memories of the probe. Then the judge did not grade this one, and it is left out.
+* The judge lists no irrelevant memory of the probe, as in older golden sets. Then the memory has grade 0.
 
 Cohen's kappa (Educational and Psychological Measurement 20, 1960) compares relevant with not relevant; weighted kappa
 (Cohen, Psychological Bulletin 70, 1968) compares grades, weighted by squared distance. If few pairs are relevant,

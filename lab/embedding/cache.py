@@ -1,9 +1,13 @@
 """A content-addressed cache on disk for values that are computed from texts.
 
-A folder contains chunks: files of values (:mod:`lab.embedding.cache`) that are written atomically and never changed.
-Readers need no lock: they map the existing chunks, and a reader that misses a new chunk computes the same value again.
-Everything else that a value depends on (model, settings) determines the folder's name and is described in its
-``about.json``. Only the owner may read the files, because tokens and vectors reveal the texts.
+A folder contains chunks: files of values that are written atomically and never changed. Readers need no lock: they map
+the existing chunks, and a reader that misses a new chunk computes the same value again. Everything else that a value
+depends on (model, settings) determines the folder's name and is described in its ``about.json``. Only the owner may
+read the files, because tokens and vectors reveal the texts.
+
+A chunk is an Arrow file with a ``key`` column (SHA-256 of a text, ascending, unique) and a ``value`` column, in one
+batch. Its name is the hash of its keys, so that two writers of the same texts write the same file. The schema's
+metadata contains a hash of the content, to detect corruption; chunks of earlier versions without it are also read.
 """
 
 from __future__ import annotations

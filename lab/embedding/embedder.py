@@ -1,4 +1,4 @@
-"""Embedders, which compute vectors from texts.
+"""Embedders, which compute vectors from texts, one batch a thread.
 
 The default model is all-MiniLM-L6-v2, read from an installed package with verified weights; nothing is downloaded.
 :mod:`lab.embedding.endpoint` contains the embedder behind an HTTP endpoint.

@@ -3,6 +3,10 @@
 It differs from a local model in three ways. The last bits of a vector may vary between calls, so the first response is
 cached and reused. The number of dimensions is only known after the first response. And there is an API key, which is
 read from the environment for each request and never stored.
+
+Servers call their API compatible with OpenAI's, and differ: in the encoding of vectors, in the field ``index``, and in
+the status and the words with which they refuse a text. A refusal is only classified by its words. They are never
+repeated, because they may quote the texts or a part of the key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""List the contents of a cache folder, and remove or merge files.
+"""List the contents of a cache folder, check its files, and remove or merge them.
 
 A cache folder has a subfolder per kind of content (``vectors``, ``tokens``, ``docs``, ``candidates``). Within it, the
 files with the same key (a hash of the model and settings that produced them) share a subfolder, or the prefix of their

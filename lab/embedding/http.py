@@ -1,4 +1,4 @@
-"""Send one request to an endpoint, without redirects, retries or logging.
+"""Send one request to an endpoint, without redirects, retries or logging, to an address that may be used.
 
 The API key is sent in one header and never appears in a message.
 """

@@ -1,4 +1,4 @@
-"""Vectors for texts, from the cache if possible, else from the embedder."""
+"""Vectors for texts: stored ones where a run uses those of a store, else from the cache, else from the embedder."""
 
 from __future__ import annotations
 

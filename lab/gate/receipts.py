@@ -3,6 +3,9 @@
 A figure that is a share of a count (``of``) passes if its exact one-sided bound (Clopper and Pearson 1934) lies within
 the limit, fails if the opposite bound lies outside it, and is inconclusive otherwise. Recalls are assumed to be
 independent. A figure without ``of`` is compared with its limit directly.
+
+An audit of live receipts is a file that ``lab canary audit`` writes (:mod:`lab.canary.audit`). Its schema is here, and
+whether it is evidence at all.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from lab.base.files import dump_json, read_json_lines, sha256_file, write_atomic
 from lab.base.shape import field as field_of
 from lab.base.shape import optional
 from lab.golden.files import golden_bytes
-from lab.golden.model import NOTHING, GoldenSet, Judgement, Probe, capture_id, marks
+from lab.golden.model import NOTHING, Aside, GoldenSet, Judgement, Probe, capture_id, marks
 from lab.golden.pool import Pool
 
 SCHEMA, ENDING = "lab.judging.v1", ".judging"
@@ -273,13 +273,6 @@ def read_decisions(path: Path) -> SideFile:
         optional(header, "golden", list, [], at),
         optional(header, "unjudged", dict, {}, at),
     )
-
-
-class Aside(NamedTuple):
-    """What only side files record, by turn: the memories graded 0, and those left without a grade."""
-
-    refused: dict[str, set[str]]
-    unjudged: dict[str, set[str]]
 
 
 def aside(golden: Path) -> Aside:

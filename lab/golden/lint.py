@@ -1,4 +1,4 @@
-"""Check a golden set against the recordings that it judges.
+"""Check a golden set against the recordings that it judges, and find doubtful judgements.
 
 The caller passes the recordings, because this package does not depend on :mod:`lab.recordings`.
 """
@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lab.base.formatting import counted
-from lab.golden.judging import Aside
 from lab.golden.model import (
     ABSENT,
     CONDITIONS,
@@ -20,6 +19,7 @@ from lab.golden.model import (
     NOTHING,
     SUPERSEDED,
     TYPES,
+    Aside,
     GoldenSet,
     Probe,
     added_key,

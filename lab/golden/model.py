@@ -1,6 +1,8 @@
-"""The data model of a golden set: the probes of a recording and their judgements.
+"""The data model of a golden set: the probes of a recording and their judgements; how two sets differ, and their split.
 
-Memories and turns are referenced by key, so a golden set is independent of any engine.
+Memories and turns are referenced by key, so a golden set is independent of any engine. A judge may also grade memories
+of other conversations that a replay adds, the haystack. Their key names where they came from:
+``haystack:<conversation>/…``, and for a memory of another set ``haystack:<set>:<conversation>/…``.
 """
 
 from __future__ import annotations
@@ -141,6 +143,13 @@ class GoldenSet:
     def of(self, conversation: str) -> tuple[Probe, ...]:
         """Return the probes of one conversation."""
         return tuple(probe for probe in self.probes if probe.conversation == conversation)
+
+
+class Aside(NamedTuple):
+    """What only the side files of judges record, by turn: the memories graded 0, and those left without a grade."""
+
+    refused: dict[str, set[str]]
+    unjudged: dict[str, set[str]]
 
 
 FORBIDDEN, IRRELEVANT, UNLISTED = "forbidden", "0", "–"

@@ -9,6 +9,9 @@
     ROOT/2026-11-23/gateway.log       the log
 
 A snapshot exists as a whole or not at all, so a snapshot that is killed can be repeated.
+
+The files of a running host are copied so that each is whole: lines up to the last complete one, databases in one
+transaction (IN-4). Of the configuration only the engine's section is kept, without keys (IN-3).
 """
 
 from __future__ import annotations

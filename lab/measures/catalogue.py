@@ -1,6 +1,8 @@
-"""The list of measures: one for each file in :mod:`lab.measures.definitions`, with no other registration.
+"""The list of measures, and their names: one measure for each file in :mod:`lab.measures.definitions`.
 
 Listing them loads no numpy.
+
+A name is ``NAME@k`` or ``NAME(rel=2)@k``; known names are suggested for an unknown one.
 """
 
 from __future__ import annotations

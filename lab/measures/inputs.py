@@ -234,9 +234,10 @@ class Turns:
       Working Set. ``hard_rules``, ``hard_kept``: hard rules in reach, and those whose text is in the block.
     * ``chars``, ``tokens``: length of the block, in UTF-16 units and in estimated tokens; ``evicted``: items that the
       budget dropped, NaN where the receipt does not say.
-    * ``future``, ``duplicate_items``, ``unescaped``, ``stale``: injected memories that do not exist yet, that repeat an
-      earlier one, whose markup is not escaped, that are superseded with no superseding memory before them;
-      ``superseded``: all memories superseded by then.
+    * Numbers of injected memories with a fault. ``future``: the memory does not exist yet at the turn.
+      ``duplicate_items``: it repeats an earlier one of the block. ``unescaped``: its markup is not escaped.
+      ``stale``: it is superseded, and no memory that supersedes it stands before it in the block.
+    * ``superseded``: memories of the conversation that are superseded by then, injected or not.
     * ``prefix_tokens``, ``body_chars``, ``stable_chars``, ``receipt_bytes``, ``receipt_lines``, ``to_explain``,
       ``explained``: the columns of receipts of these names, NaN where there is no value.
     """

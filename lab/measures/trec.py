@@ -1,10 +1,13 @@
-"""Read and write judgements and rankings in the formats of TREC.
+"""Read and write judgements and rankings in the formats of TREC, export a run to them, and score plain rankings.
 
     qrels    QUERY 0 DOCUMENT GRADE               (BEIR: QUERY DOCUMENT GRADE, under a line of headings)
     run      QUERY Q0 DOCUMENT RANK SCORE TAG
 
 Fields are separated by white space, so names are escaped: white space, per cent signs and unprintable characters are
 percent-encoded as UTF-8, as in a URL. ``urllib.parse.unquote`` restores the name.
+
+A run is exported as qrels and run files, or as a BEIR folder. Probes without relevant memories are left out, as in
+every mean. A memory judged misleading has grade 0.
 """
 
 from __future__ import annotations

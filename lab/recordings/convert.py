@@ -1,4 +1,9 @@
-"""Convert a data set of any format to the ``lab`` format: ``datasets/NAME`` and ``golden/NAME``."""
+"""Write data sets: convert one of any format to the ``lab`` format, or import a downloaded one as it is.
+
+A conversion gives ``datasets/NAME`` and ``golden/NAME``. What is written is read back equal by
+:mod:`lab.recordings.native`; fields whose value the reader would derive anyway are left out. An import copies the files
+atomically. Each folder of recordings gets a data card (README.md) and a checksum file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data model of a recording: its turns, grouped into sessions, and its memories."""
+"""The data model of a recording: its turns, grouped into sessions, and its memories with their media (E-99)."""
 
 from __future__ import annotations
 

@@ -12,6 +12,9 @@ it exists from the start. ``forgotten_after`` holds the key of the last turn tha
 Files converted from other formats use more fields, which hand-written files rarely need: the ``origin`` of the
 conversation in its first line (a person, unless it says otherwise), the time, speaker and scope of
 a turn, its texts as a memory, the time of a memory, and the reader's notes.
+
+The JSON Schema (2020-12) can check only one line at a time. Errors across lines (duplicate keys, times that run
+backwards, unknown memories) are found by ``lab recordings validate`` and ``lab golden lint``.
 """
 
 from __future__ import annotations

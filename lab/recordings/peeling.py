@@ -2,6 +2,9 @@
 
 Every pattern matches at a known position and is bounded by a line or by its own closing mark, so the time is linear in
 the length of the text.
+
+The pieces are what a host puts before or after a person's words or among several messages, and the time stamps and
+channel envelopes in brackets before them.
 """
 
 from __future__ import annotations

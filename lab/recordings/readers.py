@@ -2,6 +2,9 @@
 
 To add a format, write one module and add one entry to :data:`FORMATS`. A module is imported when its format is read, so
 that a run depends on the reader of its own recordings alone.
+
+Conversations may be left out by what started them, and then their number is said (OR-4). A person's conversations say
+what recall is worth to a person; one scheduled job adds hundreds that repeat one prompt.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Replace the memories of recordings by those of a store.
 
-A store is the folder of the plugin's LanceDB, an export of it (E-1, E-39), or a running rsclaw
-(:mod:`lab.replay.memories_from`). Its table is ``memories``; the folder of a table, ``NAME.lance``, names another one.
+A store is the folder of the plugin's LanceDB, an export of it (E-1, E-39), or a running rsclaw.
+Its table is ``memories``; the folder of a table, ``NAME.lance``, names another one.
 The table of OpenClaw's own memory-lancedb has fewer columns: missing ones get defaults, with a note. Stores are never
 written to. Texts are embedded again unless the stored vectors are requested. A row counts as stored without an
 embedding if its vector is zero or empty, or null where other rows have vectors. A memory's key is the id of its row; it
@@ -9,6 +9,10 @@ is visible at turns that are not earlier than its ``createdAt``.
 
 Row order matters: a LanceDB table without an index breaks ties by it. The lines of an export are ordered by time, which
 is not the order of the table.
+
+The documents of a running rsclaw are read over its HTTP API (RS-26): ``--memories-from http://HOST:PORT``. Only a
+command that is given the address sends a request. What was read is kept in the cache, so that runs are repeated and
+explained without the server; a manifest or a pool, which may come from others, never causes a request.
 """
 
 from __future__ import annotations

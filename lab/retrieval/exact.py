@@ -7,6 +7,14 @@ all hits of the text lane are then in table order.
 Announced queries (:meth:`ExactStore.expect`) are scored in blocks, with one matrix product for many turns; rows added
 within a block are scored turn by turn. The float32 product only preselects rows. Their distances are then computed
 one by one in float64, so that no score depends on the other queries of a block.
+
+BM25 scores of the text lane come in two variants over one set of postings, both with k1 1.2 and b 0.75, in float32:
+
+* :func:`index_scores`: as LanceDB computes them with an up-to-date full-text index. Statistics cover all rows; the
+  query's words are added in order, repetitions included. Equal to LanceDB 0.40 bit for bit
+  (``tests/retrieval/test_bm25.py``).
+* :func:`scan_hits`: as the public plugin gets them. It never builds an index, so LanceDB scans: statistics cover the
+  rows that pass the filter, a word's total count replaces its document frequency, and hits come in table order.
 """
 
 from __future__ import annotations

@@ -24,6 +24,9 @@ from lab.retrieval.quiet import import_lancedb, quiet_lance
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# English stop words of the seed profile's text lane: function words only, none that carries a topic. LanceDB's default
+# list for its ICU tokenizer joins the stop words of all languages and so drops English words such as "die", "will"
+# (also a testament) or "bin". Negations are kept, because "not" reverses a rule.
 _WORDS = (
     "a an the i me my mine myself we us our ours ourselves you your yours yourself he him his himself "
     "she her hers herself it its itself they them their theirs themselves this that these those here "

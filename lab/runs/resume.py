@@ -4,6 +4,8 @@ The order of writes ensures this. The manifest, with the digest of the golden se
 set. For each conversation, its timings and writes come first, then ``digests/<conversation>.json`` with the sha256 of
 all its files, then its receipts, which mark the conversation as done. At the end all digests are moved into the
 manifest. A conversation whose receipts have no digest is replayed again, so digests may be lost in a power failure.
+
+A run is only continued with equal arguments, and in an environment that differs in nothing that decides results.
 """
 
 from __future__ import annotations

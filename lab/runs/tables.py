@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import CannotMeasure
 from lab.base.files import write_atomically
@@ -154,19 +154,26 @@ def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence
             raise CannotMeasure(f"{path}: has no {', '.join(missing)}; delete it and run the replay again")
         as_codes = [leaf for leaf in leaves if leaf.split(".")[0] in coded]
         names = list(columns) if columns else None
-        # Not parquet.read_table, which loads pandas.
-        with parquet.ParquetFile(path, metadata=metadata, read_dictionary=as_codes) as file:
-            try:
-                table = file.read(columns=names)
-            except pa.ArrowNotImplementedError:
-                # Lists of text in several chunks cannot be dictionary-encoded.
-                with parquet.ParquetFile(path, metadata=metadata) as again:
-                    table = again.read(columns=names)
-            table.validate(full=True)
-            problem = misshapen(table)
+        try:
+            table = _read(path, metadata, as_codes, names)
+        except pa.ArrowNotImplementedError:
+            # Lists of text in several chunks cannot be dictionary-encoded.
+            table = _read(path, metadata, [], names)
+        table.validate(full=True)
+        problem = misshapen(table)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        # Pyarrow raises these for a damaged file.
+        # Pyarrow raises these for a damaged file, OSError without a number of the operating system's.
+        if isinstance(error, OSError) and error.strerror:
+            raise CannotMeasure(f"{path}: cannot be read ({error.strerror})") from None
         problem = str(error)
     if problem:
         raise CannotMeasure(f"{path}: damaged ({problem}); delete it and run the replay again")
     return table
+
+
+def _read(path: Path, metadata: Any, as_codes: list[str], columns: list[str] | None) -> pa.Table:
+    import pyarrow.parquet as parquet
+
+    # Not parquet.read_table, which loads pandas.
+    with parquet.ParquetFile(path, metadata=metadata, read_dictionary=as_codes) as file:
+        return file.read(columns=columns)

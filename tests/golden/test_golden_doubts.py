@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.golden.judging import Aside
 from lab.golden.lint import doubts, lint
-from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.model import Aside, GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 
 PORT = "The staging gateway of the Lisbon office listens on port 8080."

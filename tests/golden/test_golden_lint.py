@@ -11,9 +11,8 @@ import pytest
 
 from lab.base.formatting import counted
 from lab.golden.files import read_golden
-from lab.golden.judging import Aside
 from lab.golden.lint import Lint, lint, probe_problems
-from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.model import Aside, GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.readers import read_library
 

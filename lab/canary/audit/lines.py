@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
-from lab.base.errors import UnusableInput
-from lab.base.files import require_finite
+from lab.base.files import reading, require_finite
 from lab.canary.audit.parts import Parts
 from lab.canary.audit.streams import (
     BLOCK,
@@ -275,10 +274,5 @@ def opened(name: str) -> Iterator[MarkedLines]:
     """Open a log: a file, a pipe, or ``-`` for stdin. Compressed data is recognized by its first bytes."""
     if name != STDIN:
         require_finite(Path(name), pipes=True)
-    try:
-        with sys.stdin.buffer if name == STDIN else Path(name).open("rb") as file:
-            yield MarkedLines(*unpacked(file))
-    except FileNotFoundError:
-        raise UnusableInput(f"{name}: no such file") from None
-    except OSError as error:
-        raise UnusableInput(f"{name}: cannot be read: {error.strerror or error}") from None
+    with reading(name), sys.stdin.buffer if name == STDIN else Path(name).open("rb") as file:
+        yield MarkedLines(*unpacked(file))

@@ -28,6 +28,7 @@ from lab.base.files import (
     lock,
     only_writer,
     read_json,
+    reading,
     require_finite,
     sha256_bytes,
     write_atomically,
@@ -105,12 +106,8 @@ def now() -> str:
 def read_config(config: Path) -> bytes:
     """Return the bytes of a gateway's configuration. Raises :class:`UnusableInput` if it cannot be read."""
     require_finite(config)
-    try:
+    with reading(config):
         return config.read_bytes()
-    except FileNotFoundError:
-        raise UnusableInput(f"{config}: no such file") from None
-    except OSError as error:
-        raise UnusableInput(f"{config}: cannot be read: {error.strerror}") from None
 
 
 def real(config: Path) -> Path:

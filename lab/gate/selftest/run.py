@@ -1,4 +1,10 @@
-"""The self-test of a gate: a reproducible replay of the unchanged code, every fault against it, and A/A draws."""
+"""The self-test of a gate: a reproducible replay of the unchanged code, every fault against it, and A/A draws.
+
+A/A draws swap arms at random by conversation, so that neither is better, and judge them by the policy: any failure is
+a false alarm. Only scores are swapped; no file is read again. The same draws give the null rate of each rule: how often
+it alone, with a margin of 0, says at the 5 % level that the candidate is worse (guard, slice) or better (improve,
+worth).
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.files import require_finite
+from lab.base.files import reading, require_finite
 from lab.base.utf16 import WHITESPACE
 from lab.memory.tools.context import Embedded, ToolContext, ToolResult, Vector
 from lab.memory.tools.redact import is_secret
@@ -78,15 +78,10 @@ def read_records(path: Path, kind: str, *, strict: bool) -> list[Record]:
     ``strict``, as in the plugin, an invalid line does the same; otherwise it is a :class:`Broken` among the others.
     """
     require_finite(path)
-    try:
-        with path.open("rb") as file:
-            if kind == JSON:
-                return [Record(item) for item in _items(path, file.read())]
-            return list(_lines(path, file, strict=strict))
-    except FileNotFoundError:
-        raise UnusableInput(f"{path}: no such file") from None
-    except OSError as error:
-        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
+    with reading(path), path.open("rb") as file:
+        if kind == JSON:
+            return [Record(item) for item in _items(path, file.read())]
+        return list(_lines(path, file, strict=strict))
 
 
 def _items(path: Path, data: bytes) -> list[Any]:

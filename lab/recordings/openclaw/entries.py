@@ -1,4 +1,4 @@
-"""Parse the lines of a transcript into entries, and find the entries of the active branch."""
+"""Parse the lines of a transcript into entries, decompressing zstd data, and find those of the active branch."""
 
 from __future__ import annotations
 

@@ -5,7 +5,10 @@
 …/sessions/<id>.jsonl.reset.<time>                        a session that /new reset
 …/sessions/<id>.jsonl.deleted.<time>[.<id>.zst]           a deleted session
 
-The configuration in a home may name other folders (:mod:`lab.recordings.openclaw.folders`), which are read as well.
+The configuration in a home may name other folders (``session.store`` and the folders of agents, HC-10), which are read
+as well.
+
+Of several copies of a session one is read, and sessions whose ids collide are renamed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Follow an agent's calls of the memory tools, made directly or through tool search.
+"""Follow an agent's calls of tools: what its memory tools did, and every tool's calls and results, each once.
 
 A direct call is a ``toolCall`` part that a ``toolResult`` message answers. With tool search, the part is named
 ``tool_call`` and carries ``{id, args}``; its effect is recorded twice, in a message of role ``custom`` and in the

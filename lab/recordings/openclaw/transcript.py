@@ -1,4 +1,15 @@
-"""Convert a transcript, from a file or from a database, to a recording."""
+"""Convert a transcript, from a file or from a database, to a recording: the turns of its active branch (E-63).
+
+The effects of memory tools on abandoned branches happened all the same: they are read in the order of the log (TE-3).
+
+A replay contains the messages of people and the replies to them. A compaction changes only what the model sees, so it
+removes no turn. A ``reset`` begins a new session, ``<id>#2``. The host's messages are not turns: its prompts and the
+replies to them, the commands that the host answers, and its notices. The text of a message tells most prompts of the
+host (OC-H5, OC-H6). Where it does not, the answer does: the prompt before a bare ``HEARTBEAT_OK`` or ``NO_REPLY`` is a
+machine's, and so is a longer text that is repeated word for word elsewhere.
+
+Every entry is either a turn or counted in one category of ``passed``. Categories that users should know are also notes.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.files import reading
 from lab.base.times import Times
 from lab.recordings.cleaning import Message, clean_assistant_text, read_message
 from lab.recordings.events import Event, ToolUse
@@ -393,10 +405,8 @@ def load_data(data: bytes) -> Copy:
 
 
 def _data_of(path: Path) -> bytes:
-    try:
+    with reading(path):
         data = path.read_bytes()
-    except OSError as error:
-        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
     if data.startswith(ZSTD) or path.suffix == ".zst":
         try:
             data = unpack(data, TRANSCRIPT_LIMIT)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.files import cannot_write, require_finite, write_atomically
+from lab.base.files import cannot_write, reading, require_finite, write_atomically
 from lab.recordings.model import Recording
 from lab.systems.observations.log import Observation, lines_of, parse_line
 from lab.systems.observations.observer import Entry
@@ -121,11 +121,9 @@ def _write(path: Path, head: str, window: Window, change: Change, mark: str) -> 
 def _read(path: Path, head: str) -> _Read:
     """Read a file up to its last mark. Raises :class:`UnusableInput` if it is not a log, or has another header."""
     require_finite(path)
-    try:
+    with reading(path):
         # Bytes, because a write that was cut may end within a character.
         lines = path.read_bytes().split(b"\n")[:-1]
-    except OSError as error:
-        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
     if not lines or not lines[0].startswith(HEAD.encode()):
         raise UnusableInput(f"{path}: is no log of lab memory observe; choose another --out")
     if lines[0].rstrip() != head.encode().rstrip():

@@ -1,4 +1,4 @@
-"""Detect near-duplicates: texts that say the same in nearly the same words (E-34, E-59)."""
+"""Detect near-duplicates: texts that say the same in nearly the same words (E-34, E-59), by pairs or with an index."""
 
 from __future__ import annotations
 
