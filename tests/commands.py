@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import multiprocessing
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -71,6 +74,31 @@ def run_installed(*words: str | Path, cwd: Path | str = ".", **environment: str)
         timeout=300,
         check=False,
     )
+
+
+def started(*words: str | Path, said: Path) -> BaseProcess:
+    """Start the command in a copy of this process, in a group of its own, which may be killed; it writes to a file.
+
+    The lab is imported already, which takes most of the time of an interpreter of its own.
+    """
+    import lab.cli.main as entry
+
+    def child() -> None:
+        os.setsid()
+        with said.open("wb") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+        os.environ |= PLAIN
+        sys.argv = ["lab", *map(str, words)]
+        entry.main()
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    with warnings.catch_warnings():
+        # Of threads, which the copy lacks: those of pytest and of libraries do nothing for it.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    return process
 
 
 def lives(process: int) -> bool:

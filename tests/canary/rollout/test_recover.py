@@ -16,7 +16,7 @@ import pytest
 from lab.canary.rollout.journal import STEPS
 from tests.canary.rollout.conftest import CONFIG, ENTRY, Gateway
 from tests.canary.rollout.test_run import as_before
-from tests.commands import run_here
+from tests.commands import run_here, started
 
 pytestmark = pytest.mark.slow
 Make = Callable[..., Gateway]
@@ -27,11 +27,10 @@ def killed(gateway: Gateway, out: Path, at: str = "window", *more: str, number: 
     """Kill a canary as soon as its journal names a step, with its guard unless ``more`` says otherwise."""
     words = gateway.words("--write", "--out", out, *(more or ("--no-guard",)))
     words[words.index("--recalls") + 1] = "100000"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lab", *words], env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    said = out.with_name("said.txt")
+    process = started(*words, said=said)
     last = time.monotonic() + 60
-    while time.monotonic() < last and process.poll() is None:
+    while time.monotonic() < last and process.is_alive():
         try:
             step = json.loads(gateway.state.journal.read_text("utf-8"))["step"]
         except (OSError, ValueError):
@@ -39,9 +38,9 @@ def killed(gateway: Gateway, out: Path, at: str = "window", *more: str, number: 
         if step and STEPS.index(step) >= STEPS.index(at):
             break
         time.sleep(0.002)
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode in (-number, 130), said.decode()
+    os.kill(process.pid, number)
+    process.join(60)
+    assert process.exitcode in (-number, 130), said.read_text("utf-8")
 
 
 def recovered(gateway: Gateway, *more: str) -> str:

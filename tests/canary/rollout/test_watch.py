@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import commands
 from tests.canary.rollout.conftest import CONFIG, ENTRY, Gateway
 from tests.commands import run_here as lab
 
@@ -36,23 +36,23 @@ def words(gateway: Gateway, *more: str | Path) -> list[str]:
     return ["canary", "watch", str(gateway.config), *shown, *map(str, more)]
 
 
-def started(gateway: Gateway, *more: str | Path) -> subprocess.Popen[bytes]:
-    with (gateway.home.parent / "said.txt").open("wb") as said:
-        return subprocess.Popen(
-            [sys.executable, "-m", "lab", *words(gateway, *more)],
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+def started(gateway: Gateway, *more: str | Path) -> BaseProcess:
+    return commands.started(*words(gateway, *more), said=gateway.home.parent / "said.txt")
+
+
+def ended(process: BaseProcess) -> int | None:
+    process.join(PATIENCE)
+    return process.exitcode
 
 
 def said(gateway: Gateway) -> str:
     return (gateway.home.parent / "said.txt").read_text("utf-8")
 
 
-def killed(process: subprocess.Popen[bytes]) -> None:
+def killed(process: BaseProcess) -> None:
+    assert process.pid
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.join()
 
 
 def state(gateway: Gateway) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def test_watch_ends_by_a_signal_and_goes_on(make_gateway: Callable[..., Gateway]
     process = started(gateway)
     wait(lambda: counted(gateway) > 30)
     process.terminate()
-    assert process.wait(PATIENCE) == 0, said(gateway)
+    assert ended(process) == 0, said(gateway)
     assert "No alarm since" in said(gateway)
     first = counted(gateway)
     assert gateway.config.read_bytes() == LIVE.encode()
@@ -127,7 +127,7 @@ def test_killed_watches_count_every_receipt_once(make_gateway: Callable[..., Gat
     time.sleep(1.5)
     assert counted(gateway) == written
     process.terminate()
-    assert process.wait(PATIENCE) == 0
+    assert ended(process) == 0
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -137,10 +137,10 @@ def test_alarm_downgrades_once(make_gateway: Callable[..., Gateway], kill: bool)
     wait(lambda: counted(gateway) > 10)
     (gateway.home / "failing").touch()
     if kill:
-        wait(lambda: state(gateway).get("alarm") or process.poll() is not None)
+        wait(lambda: state(gateway).get("alarm") or not process.is_alive())
         killed(process)
         process = started(gateway, "--write")
-    assert process.wait(PATIENCE) == 1, said(gateway)
+    assert ended(process) == 1, said(gateway)
     assert "Downgraded: plugins.slots.memory is memory-lancedb" in said(gateway)
     assert gateway.config.read_bytes() == CONFIG.encode()
     assert gateway.config.stat().st_mode & 0o777 == 0o600
