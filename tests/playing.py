@@ -87,9 +87,7 @@ def played(
 def shipped_answers(system: str, lab: dict[str, Any], **more: Any) -> list[Answered]:
     """Replay one shipped conversation with a configuration of the lab's own keys, and ``more`` of the engine's."""
     arm = make_arm(ArmSpec(system, system, {"lab": lab} | more))
-    request = ReplayRequest(
-        str(OPERATORS), "lab", (system,), embedder="hashing", conversation=("harbor-release",), hard_rules=2
-    )
+    request = ReplayRequest(str(OPERATORS / "harbor-release.jsonl"), "lab", (system,), embedder="hashing", hard_rules=2)
     plan = make_plan(request, made={system: arm})
     sources = prepared_sources(plan)
     recording = plan.recordings[0]

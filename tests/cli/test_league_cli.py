@@ -11,28 +11,24 @@ import pytest
 
 from lab.systems.registry import BUILT_IN
 
-WORDS = (
-    "study",
-    "league",
-    "shipped:operators",
-    "--embedder",
-    "hashing",
-    "--limit",
-    "1",
-    "--haystack",
-    "0",
-    "--tokens",
-    "128,64",
-)
+OPTIONS = ("--format", "lab", "--embedder", "hashing", "--limit", "1", "--tokens", "128,64")
 
 
-def test_command_prints_who_wins_and_writes_the_page(lab: Callable[..., Any], tmp_path: Path) -> None:
-    words = (*WORDS, "--arm", "bm25", "--arm", "recency", "--arm", "oracle", "--out", "out")
+@pytest.fixture
+def words(operators: Path) -> tuple[str, ...]:
+    """A league over one conversation."""
+    return ("study", "league", str(operators), *OPTIONS)
+
+
+def test_command_prints_who_wins_and_writes_the_page(
+    lab: Callable[..., Any], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    words = (*words, "--arm", "bm25", "--arm", "recency", "--arm", "oracle", "--out", "out")
     done = lab(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shown = " ".join(done.stdout.split())
     assert shown.startswith("trial: embedder hashing, which is for tests; 1 conversation, the first ones ")
-    assert "At 64 tokens, bm25 has the highest share of whole hits: " in shown
+    assert "At 64 tokens, recency has the highest share of whole hits: " in shown
     assert "With 1 conversation, no difference can be shown; it takes 6." in shown
     assert "whole at own, hit 64 128" in shown
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -42,17 +38,17 @@ def test_command_prints_who_wins_and_writes_the_page(lab: Callable[..., Any], tm
     assert all((tmp_path / file).is_file() for file in found["files"])
     assert {Path(file).name for file in found["files"]} >= {"league.html", "league.md", "league.csv", "times.csv"}
     page = (tmp_path / "out" / "league.html").read_text()
-    assert "--tokens 64,128 --limit 1 --embedder hashing --haystack 0 --out DIR" in page
+    assert "--tokens 64,128 --limit 1 --embedder hashing --out DIR" in page
     # Its runs are runs of the lab.
     scored = lab("score", "out/runs/operators/bm25", cwd=tmp_path)
     assert "bm25@64" in scored.stdout
 
 
 def test_refused_arm_ends_the_command_with_its_proof(
-    lab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Callable[..., Any], words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(BUILT_IN, "mute", "tests.studies.league.systems:make")
-    done = lab(*WORDS, "--arm", "bm25", "--arm", "mute", "--out", "out", cwd=tmp_path)
+    done = lab(*words, "--arm", "bm25", "--arm", "mute", "--out", "out", cwd=tmp_path)
     assert done.returncode == 4
     assert done.stderr.splitlines()[-1] == (
         "error: 1 arm not ranked: mute: relevant: the memory with the words of the prompt is not in the injected text"
@@ -91,8 +87,10 @@ def test_unusable_arguments_end_with_2(
     assert message in line
 
 
-def test_league_with_other_arguments_needs_another_folder(lab: Callable[..., Any], tmp_path: Path) -> None:
-    words = (*WORDS, "--arm", "none", "--out", "out")
+def test_league_with_other_arguments_needs_another_folder(
+    lab: Callable[..., Any], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    words = (*words, "--arm", "none", "--out", "out")
     assert lab(*words, cwd=tmp_path).returncode == 0
     done = lab(*words, "--profile", "upstream", cwd=tmp_path)
     assert done.returncode == 2

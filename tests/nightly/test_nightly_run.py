@@ -42,7 +42,7 @@ about = "<b>As it was</b> & no other."
 policy = "nightly"
 [[set]]
 name = "small"
-recordings = "shipped:operators"
+recordings = "RECORDINGS"
 format = "lab"
 arms = ["tier_first_v1", "tier_quota_v1"]
 embedder = "hashing"
@@ -52,22 +52,27 @@ limit = 1
 DAY = "2026-03-01"
 
 
-@pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightlyPlan:
-    """A small plan in its own folder, which is the current one."""
-    monkeypatch.chdir(tmp_path)
-    Path("plan.toml").write_text(PLAN, encoding="utf-8")
+def _plan_of(operators: Path) -> NightlyPlan:
+    # One file: all recordings of a folder are read, and a nightly run reads them for each of its two replays.
+    text = PLAN.replace("RECORDINGS", str(operators / "harbor-release.jsonl"))
+    Path("plan.toml").write_text(text, encoding="utf-8")
     return read_plan("plan.toml")
 
 
+@pytest.fixture
+def plan(tmp_path: Path, operators: Path, monkeypatch: pytest.MonkeyPatch) -> NightlyPlan:
+    """A small plan in its own folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return _plan_of(operators)
+
+
 @pytest.fixture(scope="module")
-def _first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _first(tmp_path_factory: pytest.TempPathFactory, operators: Path) -> Path:
     """A folder with the plan and its first nightly run, approved."""
     folder = tmp_path_factory.mktemp("first")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        Path("plan.toml").write_text(PLAN, encoding="utf-8")
-        _approve(_night(read_plan("plan.toml")))
+        _approve(_night(_plan_of(operators)))
     return folder
 
 

@@ -16,7 +16,6 @@ from lab.studies.league.outputs import write_outputs
 from lab.studies.league.sets import parse_sets
 from lab.systems.registry import BUILT_IN
 
-SETS = ("one=shipped:operators:limit=2:haystack=0", "two=shipped:operators:haystack=20:conversation=harbor-release")
 ARMS = ("random", "bm25", "hybrid", "seed_full", "oracle")
 BUDGETS = (64, 256)
 # Beside the systems of the lab: see tests/studies/league/systems.py.
@@ -30,15 +29,23 @@ def own_systems(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(BUILT_IN, name, "tests.studies.league.systems:make")
 
 
-def run(out: Path, arms: Sequence[str] = ARMS, sets: Sequence[str] = SETS, jobs: int = 1, **options: Any) -> League:
+def run(
+    out: Path, sets: Sequence[str], arms: Sequence[str] = ARMS, jobs: int = 1, slides: bool = False, **options: Any
+) -> League:
     """Run a league, and write its files."""
     shared = ReplayRequest("", "", (), **{"embedder": "hashing"} | options)
     league = run_league(
         parse_sets(sets, None), entrants_of(arms, shared), BUDGETS, shared, out, jobs=jobs, command="lab study league"
     )
     write_outputs(league, out)
-    write_page(league, out, slides=True)
+    write_page(league, out, slides=slides)
     return league
+
+
+@pytest.fixture(scope="session")
+def sets(operators: Path) -> tuple[str, str]:
+    """Two conversations, and one among memories of others."""
+    return f"one={operators}:lab:limit=2", f"two={operators}:lab:haystack=20:conversation=harbor-release"
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +55,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def league(folder: Path) -> League:
+def league(folder: Path, sets: tuple[str, str]) -> League:
     """The league."""
-    return run(folder / "out")
+    return run(folder / "out", sets, slides=True)

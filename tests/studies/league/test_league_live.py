@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.systems.external import host
+from tests.playing import OPERATORS
 from tests.studies.league.conftest import BUDGETS, run
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,7 @@ def test_external_arms_are_ranked_or_refused_by_their_proofs(tmp_path: Path, mon
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
     names = ("Keeps", "Hooked", "Forgets", "Silent", "Thinks")
     arms = [f"{name.lower()}=exec:{sys.executable} {host.__file__} objects:{name}" for name in names]
-    league = run(tmp_path / "out", ("bm25", *arms), ["one=shipped:operators:limit=1:haystack=0"])
+    league = run(tmp_path / "out", [f"one={OPERATORS}/harbor-release.jsonl:lab"], ("bm25", *arms))
     status = {one.arm: (one.status, one.reason.partition(":")[0]) for one in league.standings}
     assert status == {
         "bm25": ("ranked", ""),

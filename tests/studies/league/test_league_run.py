@@ -15,9 +15,10 @@ from lab.runs.directory import open_run
 from lab.studies.league import league as module
 from lab.studies.league.league import League
 from lab.studies.league.table import OVERALL
-from tests.studies.league.conftest import ARMS, BUDGETS, SETS, run
+from tests.studies.league.conftest import ARMS, BUDGETS, run
 
 pytestmark = pytest.mark.slow
+Sets = tuple[str, str]
 REPEATABLE = ("league.json", "league.csv", "league.md", "admission.json", "figures/curves.svg", "figures/front.svg")
 
 
@@ -32,8 +33,8 @@ def test_every_arm_stays_within_every_budget_on_every_set(league: League) -> Non
         assert arm == "oracle" or row.cells["items"].mean > 0 or budget == min(BUDGETS)
 
 
-def test_figures_as_configured_are_those_of_lab_score(league: League, tmp_path: Path) -> None:
-    made = replay("shipped:operators", arms=["hybrid"], out=tmp_path, embedder="hashing", limit=2, haystack=0)
+def test_figures_as_configured_are_those_of_lab_score(league: League, operators: Path, tmp_path: Path) -> None:
+    made = replay(operators, format="lab", arms=["hybrid"], out=tmp_path, embedder="hashing", limit=2)
     means = score(made).means["hybrid"]
     row = next(row for row in league.rows if (row.set, row.arm, row.budget) == ("one", "hybrid", None))
     for short, name in (("hit", "Success@6"), ("CleanHit", "CleanHit@6"), ("nDCG", "nDCG@6"), ("Present", "Present@6")):
@@ -76,7 +77,7 @@ def test_csv_and_json_have_the_same_figures(league: League, folder: Path) -> Non
 
 
 def test_league_that_is_interrupted_ends_with_the_same_bytes(
-    league: League, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    league: League, folder: Path, sets: Sets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = 0
     real = module.run_replay
@@ -90,30 +91,30 @@ def test_league_that_is_interrupted_ends_with_the_same_bytes(
 
     monkeypatch.setattr(module, "run_replay", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path)
+        run(tmp_path, sets)
     assert not (tmp_path / "league.json").exists()
     monkeypatch.undo()
-    run(tmp_path)
+    run(tmp_path, sets, slides=True)
     for name in REPEATABLE:
         assert (tmp_path / name).read_bytes() == (folder / "out" / name).read_bytes(), name
 
 
-def test_number_of_processes_changes_no_byte(league: League, folder: Path, tmp_path: Path) -> None:
-    run(tmp_path, jobs=2)
+def test_number_of_processes_changes_no_byte(league: League, folder: Path, sets: Sets, tmp_path: Path) -> None:
+    run(tmp_path, sets, jobs=2, slides=True)
     for name in REPEATABLE:
         assert (tmp_path / name).read_bytes() == (folder / "out" / name).read_bytes(), name
 
 
-def test_repeated_league_writes_the_same_page(league: League, folder: Path) -> None:
+def test_repeated_league_writes_the_same_page(league: League, folder: Path, sets: Sets) -> None:
     before = (folder / "out" / "league.html").read_bytes()
-    run(folder / "out")
+    run(folder / "out", sets, slides=True)
     # The times were measured once and kept.
     assert (folder / "out" / "league.html").read_bytes() == before
 
 
 @pytest.mark.usefixtures("own_systems")
-def test_arms_that_cannot_count_are_listed_with_the_reason(tmp_path: Path) -> None:
-    league = run(tmp_path, ("bm25", "plain", "mute", "failing", "modelled"), SETS[:1])
+def test_arms_that_cannot_count_are_listed_with_the_reason(sets: Sets, tmp_path: Path) -> None:
+    league = run(tmp_path, sets[:1], ("bm25", "plain", "mute", "failing", "modelled"))
     status = {one.arm: (one.status, one.reason) for one in league.standings}
     assert status["bm25"] == status["plain"] == ("ranked", "")
     assert status["mute"][0] == "refused"
@@ -129,8 +130,8 @@ def test_arms_that_cannot_count_are_listed_with_the_reason(tmp_path: Path) -> No
     assert not (tmp_path / "runs" / "one" / "mute").exists()
 
 
-def test_captured_league_leaves_out_arms_that_capture_nothing(tmp_path: Path) -> None:
-    league = run(tmp_path, ("bm25", "verbatim", "seed_full"), SETS[:1], source="captured", haystack=None)
+def test_captured_league_leaves_out_arms_that_capture_nothing(sets: Sets, tmp_path: Path) -> None:
+    league = run(tmp_path, sets[:1], ("bm25", "verbatim", "seed_full"), source="captured")
     status = {one.arm: one.status for one in league.standings}
     assert status == {"bm25": "left out", "verbatim": "ranked", "seed_full": "ranked"}
     growth = {row.arm: row.mean("StoreGrowth") for row in league.rows if row.budget is None}
@@ -139,9 +140,9 @@ def test_captured_league_leaves_out_arms_that_capture_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("own_systems")
-def test_league_without_an_arm_that_counts_fails(tmp_path: Path) -> None:
+def test_league_without_an_arm_that_counts_fails(sets: Sets, tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match=r"no arm can be replayed .*mute: relevant"):
-        run(tmp_path, ("mute",), SETS[:1])
+        run(tmp_path, sets[:1], ("mute",))
 
 
 def test_set_without_judgements_is_refused(tmp_path: Path) -> None:
@@ -153,20 +154,20 @@ def test_set_without_judgements_is_refused(tmp_path: Path) -> None:
     ]
     recording.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(UnusableInput, match=r"set 'a': .* has no probe with relevant memories"):
-        run(tmp_path / "out", sets=[f"{recording}:lab"])
+        run(tmp_path / "out", [f"{recording}:lab"])
 
 
-def test_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+def test_folder_with_other_files_is_refused(sets: Sets, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")
     with pytest.raises(UnusableInput, match="out: has files and is not the folder of a league"):
-        run(tmp_path / "out", ("none",))
+        run(tmp_path / "out", sets, ("none",))
     assert [child.name for child in (tmp_path / "out").iterdir()] == ["notes.txt"]
 
 
 def test_unusable_option_of_a_set_names_the_set(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="set 'one': unknown recall turns 'al'"):
-        run(tmp_path / "out", ("none",), ["one=shipped:operators:limit=1:recall-turns=al"])
+        run(tmp_path / "out", ["one=shipped:operators:limit=1:recall-turns=al"], ("none",))
 
 
 def test_folder_of_a_league_is_no_run_and_names_one(league: League, folder: Path) -> None:
@@ -209,7 +210,7 @@ def long_set(folder: Path) -> Path:
 
 
 def test_hit_on_a_clipped_text_is_no_whole_hit(tmp_path: Path) -> None:
-    league = run(tmp_path / "out", ("rsclaw", "rsclaw_text", "hybrid"), [f"{long_set(tmp_path)}:lab"])
+    league = run(tmp_path / "out", [f"{long_set(tmp_path)}:lab"], ("rsclaw", "rsclaw_text", "hybrid"))
     rows = {(row.arm, row.budget): row for row in league.rows}
     for arm, whole in (("rsclaw", 0.0), ("rsclaw_text", 1.0), ("hybrid", 1.0)):
         assert (rows[arm, 256].mean("hit"), rows[arm, 256].mean("whole")) == (1.0, whole), arm

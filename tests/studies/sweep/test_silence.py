@@ -19,15 +19,13 @@ from lab.runs.scores import read_gold
 from lab.studies.silence import Answer, Curve, Terms, auroc, choose, chosen, collect, curves, halves
 from tests.commands import run_here
 
-ROOT = Path(__file__).resolve().parents[3]
-OPERATORS = ROOT / "datasets" / "operators"
-REQUEST = ReplayRequest(
-    str(OPERATORS),
-    "lab",
-    ("hybrid",),
-    embedder="hashing",
-    conversation=("choir-tour", "farm-irrigation", "juniper-clinic", "night-market"),
-)
+CHOSEN = ("harbor-release", "juniper-clinic", "orchid-lab", "tea-mountain")
+
+
+@pytest.fixture(scope="module")
+def asked(operators: Path) -> ReplayRequest:
+    """Four conversations."""
+    return ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", conversation=CHOSEN)
 
 
 def answers_of(*rows: tuple[str, bool, bool, float]) -> list[Answer]:
@@ -38,8 +36,8 @@ def answers_of(*rows: tuple[str, bool, bool, float]) -> list[Answer]:
 
 
 @pytest.mark.parametrize(("arm", "signal"), [("hybrid", "words"), ("vector", "mean"), ("tier_quota_v1", "top")])
-def test_curve_equals_a_replay_with_the_threshold(tmp_path: Path, arm: str, signal: str) -> None:
-    request = replace(REQUEST, arms=(arm,))
+def test_curve_equals_a_replay_with_the_threshold(asked: ReplayRequest, tmp_path: Path, arm: str, signal: str) -> None:
+    request = replace(asked, arms=(arm,))
     curve = Curve(collect(request), signal)
     steps = curve.thresholds()
     threshold = steps[len(steps) // 2]
@@ -86,8 +84,8 @@ def test_chosen_is_told_on_conversations_that_did_not_choose() -> None:
     assert by_rule["cost"].auroc == 0.5
 
 
-def test_listen_on_the_shipped_set_has_both_languages_and_a_figure() -> None:
-    answers = collect(REQUEST)
+def test_listen_on_the_shipped_set_has_both_languages_and_a_figure(asked: ReplayRequest) -> None:
+    answers = collect(asked)
     points = curves(answers, "hashing")
     assert {point.language for point in points} >= {"all"}
     assert all(0 <= point.hit <= 1 and 0 <= point.false_recall <= 1 for point in points)
@@ -106,11 +104,11 @@ def test_signals_are_all_explained() -> None:
     assert list(ABOUT) == list(SIGNALS)
 
 
-def test_silence_command_fits_80_columns_and_names_the_haystack(tmp_path: Path) -> None:
-    names = [word for name in REQUEST.conversation for word in ("--conversation", name)]
+def test_silence_command_fits_80_columns_and_names_the_haystack(operators: Path, tmp_path: Path) -> None:
+    names = [word for name in CHOSEN for word in ("--conversation", name)]
     arms = ("--arm", "hybrid", "--arm", "vector")
     words = (*names, *arms, "--embedder", "hashing", "--haystack", "30", "--out", "out")
-    done = run_here("study", "silence", OPERATORS, *words, cwd=tmp_path)
+    done = run_here("study", "silence", operators, "--format", "lab", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -125,22 +123,25 @@ def test_silence_command_fits_80_columns_and_names_the_haystack(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"conversation": ("choir-tour",)}, NotComparable, "only one; add conversations"),
+        ({"conversation": CHOSEN[:1]}, NotComparable, "only one; add conversations"),
         ({"arms": ("recommended",)}, UnusableInput, "its earlier answers change later ones"),
     ],
 )
-def test_listen_unusable_input_raises(change: dict[str, object], error: type[Exception], message: str) -> None:
+def test_listen_unusable_input_raises(
+    asked: ReplayRequest, change: dict[str, object], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
-        collect(replace(REQUEST, **change))  # type: ignore[arg-type]  # fields of the request
+        collect(replace(asked, **change))  # type: ignore[arg-type]  # fields of the request
 
 
-def test_listen_without_silent_turns_raises(tmp_path: Path) -> None:
+def test_listen_without_silent_turns_raises(asked: ReplayRequest, operators: Path, tmp_path: Path) -> None:
+    golden = operators.parents[1] / "golden" / "operators"
     lines = [
         line
-        for name in REQUEST.conversation
-        for line in (ROOT / "golden" / "operators" / f"{name}.jsonl").read_text().splitlines()
+        for name in CHOSEN
+        for line in (golden / f"{name}.jsonl").read_text().splitlines()
         if "needs_nothing" not in line
     ]
     (tmp_path / "needed.jsonl").write_text("\n".join(lines))
     with pytest.raises(UnusableInput, match="no probe needs nothing"):
-        collect(replace(REQUEST, golden=str(tmp_path / "needed.jsonl")))
+        collect(replace(asked, golden=str(tmp_path / "needed.jsonl")))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from lab.base.set_registry import shipped
 from lab.recordings.model import Memory
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import ReplayRequest, make_plan
@@ -21,7 +20,7 @@ from lab.systems.files.index import FileIndex
 from lab.systems.kit import Kit
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
-from tests.playing import arms_named, tools_for
+from tests.playing import OPERATORS, arms_named, tools_for
 
 ARMS = tuple(f"{name}{budget}" for name in ("memory_core", "auto_recall") for budget in ("", "@64", "@256"))
 
@@ -42,7 +41,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def answers_of(arms: Sequence[str], source: str = "given") -> list[Answered]:
     request = ReplayRequest(
-        str(shipped("datasets", "operators")), "lab", tuple(arms), embedder="hashing", limit=1, source=source
+        str(OPERATORS / "harbor-release.jsonl"), "lab", tuple(arms), embedder="hashing", source=source
     )
     plan = make_plan(request)
     sources = prepared_sources(plan)
