@@ -26,6 +26,7 @@ from lab.runs.notes import config_note, config_notes
 from lab.systems.contract import ArmInfo
 from lab.systems.openclaw.config.file import EMBEDDER, embedder_of
 from lab.systems.openclaw.config.table import PLUGIN, Knob, Section
+from tests.commands import without_charts
 from tests.replay.conftest import Desk
 
 HOST = {"plugins": {"entries": {"openclaw-mem-engine": {"enabled": True, "config": {"autoRecall": {"maxItems": 4}}}}}}
@@ -153,7 +154,8 @@ def test_gate_other_embedder_is_in_all_outputs(
 
 @pytest.mark.slow
 def test_report_other_embedder_is_below_the_title(ran: RunDirectory) -> None:
-    page, markdown = _reported(build_report(ran))
+    with without_charts():
+        page, markdown = _reported(build_report(ran))
     assert NOTE in page.split("<main")[0]
     assert NOTE in "".join(markdown.splitlines(keepends=True)[:4])
 

@@ -13,6 +13,7 @@ from lab.report.build import build_report
 from lab.report.entry import source_of
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Haystack, HaystackCounts
+from tests.commands import without_charts
 
 if TYPE_CHECKING:
     from tests.runs.conftest import Lab
@@ -46,7 +47,8 @@ def test_report_names_the_haystack_in_run_list_and_command(filled: RunDirectory)
     # As if the default of the set had chosen it: the arguments do not name it.
     manifest = replace(filled.manifest, asked=dict(filled.manifest.asked) | {"haystack": None})
     run = RunDirectory(filled.path, manifest)
-    build_report(run)
+    with without_charts():
+        build_report(run)
     page = (run.path / "report.md").read_text("utf-8")
     assert f"* haystack: {ADDED}" in page
     assert f"labels recorded, {ADDED}: " in page.replace("\\", "")

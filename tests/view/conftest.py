@@ -109,8 +109,8 @@ def client_of() -> MakeClient:
     from lab.view.pages import Viewer
     from lab.view.runs import Runs
 
-    def make(*runs: RunDirectory, with_text: bool = False) -> TestClient:
-        viewer = Viewer(Live(Runs(runs)), with_text=with_text)
+    def make(*runs: RunDirectory, with_text: bool = False, live: Live | None = None) -> TestClient:
+        viewer = Viewer(live or Live(Runs(runs)), with_text=with_text)
         return TestClient(make_app(viewer, 8642), "http://127.0.0.1:8642", raise_server_exceptions=False)
 
     return make

@@ -86,9 +86,10 @@ def test_probe_values_equal_the_scores(live: Live, table: ProbeTable, walked: Ru
     assert [state.index.probes[one] for one in numbers] == [
         one for one in state.index.probes if one in state.index.gold
     ]
+    scores = score_run(walked)
     for measure in state.values.measures:
         for arm, column in ((FIRST, 0), (QUOTA, 1)):
-            values = score_run(walked).of_arm(arm)[measure]
+            values = scores.of_arm(arm)[measure]
             known = dict(zip(values.at, values.value, strict=True))
             rows = table.rows(numbers, Query(measure=measure), pair)
             assert {row.turn: row.values[column] for row in rows if row.values[column] is not None} == {
@@ -148,9 +149,9 @@ def test_probes_filter_by_label_slice_cause_and_bounds(live: Live, table: ProbeT
     ],
 )
 def test_unknown_name_in_a_query_gives_a_message(
-    client_of: MakeClient, walked: RunDirectory, query: dict[str, str], said: str
+    client_of: MakeClient, live: Live, query: dict[str, str], said: str
 ) -> None:
-    page = client_of(walked).get(f"/probes?{urlencode(query)}")
+    page = client_of(live=live).get(f"/probes?{urlencode(query)}")
     assert (page.status_code, said in unescape(page.text)) == (404, True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from lab.studies.sweep.groups import Group, Writer, grouped, seated
 from lab.studies.sweep.sweep import sweep
 from lab.studies.sweep.tally import MEASURES, PROBES
 from lab.systems.openclaw.select.policies import MANY, POLICIES
-from lab.systems.registry import info_of, make_arm, parse_arms
+from lab.systems.registry import info_of, make_arm
 from lab.systems.spec import ArmSpec
 
 FAST = [name for name, policy in POLICIES.items() if policy in MANY]
@@ -120,6 +121,7 @@ def test_selections_are_the_engines_on_the_shipped_set(operators: Path, scope: s
     assert groups > 20
 
 
+@pytest.mark.full
 def test_selections_are_the_engines_on_a_persona(realmem: Path) -> None:
     # The hashing embedder's vectors are sparse and tie far more often than a model's.
     asked = ReplayRequest(
@@ -150,20 +152,15 @@ def test_tally_equals_a_scored_run(tmp_path: Path, operators: Path, working_set:
     asked = ReplayRequest(str(operators), "lab", (), scope="recorded", hard_rules=1)
     found = sweep(asked, grid, tmp_path / "sweep", announce=lambda _: None)
     means = found.means()[0]
-    for number, spec in enumerate([*grid.specs(), *parse_arms(["hybrid"])]):
+    names = []
+    for number, spec in enumerate(grid.specs()):
         config = tmp_path / f"{number}.json"
-        if spec.config is not None:
-            import json
-
-            config.write_text(json.dumps({**spec.config, "lab": {**spec.config.get("lab", {}), "arm": spec.system}}))
-        name = f"one={config}" if spec.config is not None else "hybrid"
-        run = run_replay(
-            ReplayRequest(str(operators), "lab", (name,), scope="recorded", hard_rules=1), tmp_path / f"run{number}"
-        ).run
-        scored = summarise(score_run(run), read_gold(run), run.arms)["arms"][run.arms[0]]["measures"]
-        k = run.cutoff
+        config.write_text(json.dumps({**spec.config, "lab": {**spec.config.get("lab", {}), "arm": spec.system}}))
+        names.append(f"point{number}={config}")
+    run = run_replay(replace(asked, arms=(*names, "hybrid")), tmp_path / "run").run
+    scored = summarise(score_run(run), read_gold(run), run.arms)["arms"]
+    for number, arm in enumerate(run.arms):
         for at, measure in enumerate(MEASURES):
-            name = f"{measure}@{k}" if measure in PROBES and measure != "FalseRecall" else measure
-            wanted = scored[name]
-            mine = means[number, at]
-            assert (wanted is None and np.isnan(mine)) or mine == pytest.approx(wanted, abs=1e-12), (number, measure)
+            name = f"{measure}@{run.cutoff}" if measure in PROBES and measure != "FalseRecall" else measure
+            wanted, mine = scored[arm]["measures"][name], means[number, at]
+            assert (wanted is None and np.isnan(mine)) or mine == pytest.approx(wanted, abs=1e-12), (arm, measure)
