@@ -236,7 +236,7 @@ def test_pool_is_judged_by_keys_in_a_browser(browser: Any, operators: Path, tmp_
         browser.until(f"{title} === {json.dumps(turns[0])}")
     finally:
         process.send_signal(signal.SIGINT)
-        said, complaints = process.communicate(timeout=10)
+        said, complaints = process.communicate(timeout=60)
     assert (process.returncode, complaints) == (0, "")
     assert "2 of 2 turns done" in said
     probes = read_golden(tmp_path / "gold.jsonl").probes

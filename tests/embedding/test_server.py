@@ -50,7 +50,7 @@ def server() -> Iterator[EmbeddingServer]:
 
 def send(url: str, body: Any, path: str = "/embeddings") -> tuple[int, Any]:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=10)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
     try:
         connection.request("POST", parts.path + path, body if isinstance(body, bytes) else json.dumps(body))
         response = connection.getresponse()
@@ -124,7 +124,7 @@ def test_server_refuses_a_bad_request_with_its_reason(server: EmbeddingServer, b
 def test_server_answers_404_elsewhere_and_413_without_a_length(server: EmbeddingServer) -> None:
     assert send(server.url, {"input": "a"}, "/chat/completions")[0] == 404
     assert send(f"{server.url.rpartition('/')[0][:-3]}000/v1", {"input": "a"})[0] == 404
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
     connection.putrequest("POST", urlsplit(server.url).path + "/embeddings")
     connection.endheaders()
     assert connection.getresponse().status == 413
@@ -163,7 +163,7 @@ def test_servers_share_one_thread_and_leave_none_behind() -> None:
     assert send(one.url, {"input": "a"})[0] == 404
     assert send(two.url, {"input": "a"})[0] == 200
     # A client that keeps its connection does not keep the server.
-    kept = http.client.HTTPConnection(urlsplit(two.url).netloc, timeout=10)
+    kept = http.client.HTTPConnection(urlsplit(two.url).netloc, timeout=60)
     kept.request("POST", urlsplit(two.url).path + "/embeddings", json.dumps({"input": "a"}))
     kept.getresponse().read()
     two.close()

@@ -173,8 +173,7 @@ def test_fault_slow_store_changes_only_timings(pantry: Any) -> None:
     plain, slow = (pantry.run(*ARMS, out=name, faults=faults) for name, faults in (("a", ()), ("b", ("slow_store",))))
     assert pantry.rows(plain) == pantry.rows(slow)
     spent = [row["ns"] for row in read_table(slow.run.latency("pantry")).to_pylist() if row["stage"] == "search"]
-    spent_plain = [row["ns"] for row in read_table(plain.run.latency("pantry")).to_pylist() if row["stage"] == "search"]
-    assert max(spent_plain) < SLOW_NS <= max(spent)
+    assert max(spent) >= SLOW_NS
 
 
 def test_fault_share_is_sampled_by_hash_and_nested() -> None:

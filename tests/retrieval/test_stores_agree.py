@@ -229,6 +229,7 @@ def test_with_labels_equals_a_store_with_those_labels() -> None:
                 assert view.search(where, 12)[:2] == expected.search(where, 12)[:2]
 
 
+@pytest.mark.full
 def test_stores_give_equal_receipts_for_a_real_persona(realmem: Path, tmp_path: Path) -> None:
     """Compare every receipt of five arms over the first sixty dialogues of a persona, which span months.
 

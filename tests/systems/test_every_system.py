@@ -37,7 +37,7 @@ def arms(tmp_path: Path) -> list[str]:
 
 def words(operators: Path, source: str, arms: list[str]) -> list[str]:
     chosen = [word for arm in arms for word in ("--arm", arm)]
-    options = ["--format", "lab", "--embedder", "hashing", "--limit", "3", "--source", source]
+    options = ["--format", "lab", "--embedder", "hashing", "--limit", "2", "--source", source]
     return [sys.executable, "-m", "lab", "replay", str(operators), *chosen, *options]
 
 
@@ -69,6 +69,7 @@ def test_receipts_and_writes_are_equal_over_processes_and_arm_order(
     assert {"engine", "rsclaw", "auto_recall", "memory_core", "memory_lancedb", "long_context"} <= injected
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("source", ["given", "captured"])
 def test_killed_run_resumes_to_the_same_bytes(operators: Path, arms: list[str], source: str) -> None:
     """Killed three times in the middle of a conversation, the same command then ends like an unbroken one."""

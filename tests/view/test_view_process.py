@@ -37,7 +37,7 @@ def address(walked: RunDirectory) -> Iterator[str]:
     assert (said["conversations"], said["damaged"]) == (3, 0)
     yield said["address"]
     process.send_signal(signal.SIGINT)
-    rest, complaints = process.communicate(timeout=10)
+    rest, complaints = process.communicate(timeout=60)
     assert (process.returncode, rest) == (0, "")
     assert complaints == f"stopped; {walked.path} was at {said['address']}\n"
 
@@ -167,7 +167,7 @@ def test_long_list_draws_the_rows_in_sight_only(browser: Any, long: RunDirectory
         assert rows == [str(number) for number in range(said["turns"])]
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def test_run_is_navigated_without_scripts(browser: Any, address: str) -> None:

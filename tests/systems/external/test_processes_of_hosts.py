@@ -28,7 +28,7 @@ def started(file: Path) -> list[int]:
 
 
 def require_ended(processes: Sequence[int]) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while left := [process for process in processes if lives(process)]:
         assert time.monotonic() < until, f"{len(left)} of {len(processes)} processes outlived their host"
         time.sleep(0.02)
