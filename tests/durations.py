@@ -4,7 +4,7 @@
 :data:`SLOW` seconds or more; ``tests/guard.py`` marks them, and what uses them. Tests of :data:`LONG` seconds are left
 to ``nox -s full``. A run of pytest with ``LAB_TEST_TIMES=TIMES`` appends to a file what each takes. The check of ``nox
 -s full`` compares the two: what differs by more than :data:`MARGIN` is run :data:`RUNS` times more, and fails if its
-median differs as well. ``--write`` lists anew what TIMES says.
+median differs as well. ``--write`` lists anew what TIMES has, and keeps the rest.
 """
 
 from __future__ import annotations
@@ -137,9 +137,10 @@ def main() -> int:
     given = parser.parse_args()
     found, known = {name: max(runs) for name, runs in measured(given.times).items()}, listed()
     if given.write:
-        kept = {name: round(seconds, 1) for name, seconds in sorted(found.items()) if seconds >= SLOW}
-        FILE.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
-        print(f"{FILE.name}: {len(kept)} of {len(found)} take {SLOW} seconds or more")
+        slow = {name: round(seconds, 1) for name, seconds in found.items() if seconds >= SLOW}
+        kept = {name: seconds for name, seconds in known.items() if name not in found} | slow
+        FILE.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
+        print(f"{FILE.name}: {len(slow)} of {len(found)} take {SLOW} seconds or more")
         return 0
     wrong = 0
     for name, seconds in found.items():

@@ -17,22 +17,23 @@ from lab.embedding.embedder import SentenceTransformerEmbedder
 from tests.durations import Times, marks, names_of
 
 HERE = Path(__file__).parent
-# Folders whose tests are of commands, pages and whole runs.
-SLOW = ("cli", "docs", "nightly", "report", "sweep")
 # Folders whose tests need what few machines have, or look for faults that nobody knows.
 FULL = ("benchmarks", "mutants", "peers", "recipes")
 BY_FIXTURE = {
     # The shipped and the public recordings are replayed.
     **dict.fromkeys(("operators", "realmem", "locomo"), "slow"),
     "browser": "full",
+    "disk": "process",
+    "executed": "process",
+    "extended": "process",
     "installed": "process",
     "running": "process",
     "model": "model",
 }
 # Which markers allow what.
 ALLOWED = {"process": {"slow", "process", "full"}, "model": {"slow", "model", "full"}}
-# What a run notes of its commit and its machine comes from these.
-TOOLS = ("git", "uname")
+# What a run notes of its commit and its machine comes from these, and the fonts of a drawing.
+TOOLS = ("fc-list", "git", "uname")
 # Processor seconds after which a test that is not slow has hung: a regular expression that backtracks, or a loop.
 # Slow ones, such as mutants, end what hangs themselves.
 HUNG = 60
@@ -92,12 +93,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no slow test where none is wanted, and none of ``nox -s full``."""
-    if collection_path.parent != HERE:
-        return None
-    chosen = config.option.markexpr
-    left_out = FULL * ("not full" in chosen) + SLOW * ("not slow" in chosen)
-    return True if collection_path.name in left_out else None
+    """Import no test of ``nox -s full`` where none is wanted."""
+    left_out = collection_path.parent == HERE and collection_path.name in FULL
+    return True if left_out and "not full" in config.option.markexpr else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -114,11 +112,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by folder, by fixture, and by what was measured."""
     known = BY_FIXTURE | marks()
     for item in items:
-        folders = item.path.relative_to(HERE).parts
-        if folders[0] in FULL:
+        if item.path.relative_to(HERE).parts[0] in FULL:
             item.add_marker("full")
-        if set(folders) & set(SLOW):
-            item.add_marker("slow")
         for name in (*names_of(item), *getattr(item, "fixturenames", ())):
             if name in known:
                 item.add_marker(known[name])

@@ -44,6 +44,7 @@ end()"""
     assert ("replay" in done.stdout) == ("--help" in work)
 
 
+@pytest.mark.process
 def test_version_is_the_package_version(installed: Lab, tmp_path: Path) -> None:
     from lab import __version__
 
@@ -343,6 +344,7 @@ def test_wrong_usage_exits_2(lab: Lab, place: Path, arguments: tuple[str, ...]) 
     assert "Usage: lab" in done.stderr
 
 
+@pytest.mark.process
 def test_interrupt_exits_130_and_says_how_to_continue(place: Path, tmp_path: Path) -> None:
     # A shell's background job hands its children an ignored SIGINT; the command must have one to be interrupted by.
     program = "from signal import *; signal(SIGINT, default_int_handler); from lab.cli.main import main; main()"
@@ -369,6 +371,7 @@ def test_interrupt_exits_130_and_says_how_to_continue(place: Path, tmp_path: Pat
     assert re.fullmatch(r"embedding \d+ texts\nerror: interrupted; run the same command again to continue\n", err)
 
 
+@pytest.mark.process
 def test_closed_pipe_is_no_error(place: Path) -> None:
     read, write = os.pipe()
     os.close(read)

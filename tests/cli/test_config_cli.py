@@ -113,6 +113,7 @@ def test_check_lists_every_problem_and_exits_1(lab: Lab, tmp_path: Path) -> None
     assert (found["ok"], len(found["problems"]), found["notes"]) == (False, 3, [])
 
 
+@pytest.mark.process
 def test_config_reads_standard_input(tmp_path: Path) -> None:
     command = [Path(sys.executable).with_name("lab"), "config", "check", "-"]
     done = subprocess.run(command, input=b'{"autoRecall": {"maxItems": "6"}}', capture_output=True, check=False)

@@ -202,6 +202,7 @@ def test_warm_cache_and_finished_run_may_be_read_only(
     shutil.rmtree(prepared / "elsewhere")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_stdout_on_full_disk_is_an_error(place: Path, lab: Callable[..., object]) -> None:
     with Path("/dev/full").open("wb") as full:

@@ -70,6 +70,7 @@ def terminals() -> Iterator[list[Terminal]]:
         one.close()
 
 
+@pytest.mark.process
 def test_killed_judging_continues_at_the_same_turn(tmp_path: Path, operators: Path, terminals: list[Terminal]) -> None:
     from lab.golden.model import GoldenSet
     from lab.recordings.readers import read_library

@@ -93,6 +93,7 @@ def test_run_of_grown_database_is_refused_as_different(lab: Lab, home: Path, tmp
     assert "recordings" in done.stderr
 
 
+@pytest.mark.process
 def test_locked_database_exits_4_with_one_line(lab: Lab, home: Path) -> None:
     path = home / "agents" / "main" / "agent" / DATABASE
     begin = "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\n"

@@ -18,6 +18,7 @@ from tests.cli.terminal import on_a_terminal
 EVIL = "den\x1b[2Jend\x9b31m\r::error::gone\u202e"
 
 
+@pytest.mark.process
 def test_hostile_ids_print_no_control_character(tmp_path: Path) -> None:
     code = (
         "from lab.cli.output import announce, complain, emit, emit_json, emit_list, emit_table\n"

@@ -79,6 +79,7 @@ def test_unusable_shard_is_refused_in_one_line(lab: Lab, parts: Path, words: tup
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.process
 def test_local_dask_cluster_writes_the_same_bytes_quietly(lab: Lab, parts: Path) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed")
     done = lab(*REPLAY, "dask", "--dask", "local", "--jobs", "2", cwd=parts)

@@ -53,6 +53,7 @@ def test_sweep_writes_table_and_charts_and_resumes(swept: Callable[..., Any], tm
     assert "hard_rules" in other.stderr
 
 
+@pytest.mark.process
 def test_sweep_with_two_processes_gives_equal_results(
     swept: Callable[..., Any], tmp_path: Path, operators: Path
 ) -> None:

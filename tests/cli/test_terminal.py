@@ -21,6 +21,7 @@ def _command(*words: str) -> str:
     return f"import sys; from lab.cli.main import main; sys.argv = {['lab', *words]!r}; main()"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_config_show_breaks_no_key_at_any_width(columns: int, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(CONFIG, "utf-8")
@@ -31,6 +32,7 @@ def test_config_show_breaks_no_key_at_any_width(columns: int, tmp_path: Path) ->
     assert "text-embedding-3-small" in shown
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [60, 80])
 def test_receipt_and_memory_fit_a_narrow_terminal(columns: int, tmp_path: Path) -> None:
     code = (
@@ -49,6 +51,7 @@ def test_receipt_and_memory_fit_a_narrow_terminal(columns: int, tmp_path: Path) 
     assert len(lines) == (5 if columns == 60 else 4)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("environment", "is_coloured"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
@@ -71,6 +74,7 @@ def test_verdicts_are_coloured_unless_turned_off(
     assert plain[-2:] == ["a sentence on what may fail: nothing", "error: no such file"]
 
 
+@pytest.mark.process
 def test_pipe_has_neither_colours_nor_moves(tmp_path: Path) -> None:
     code = (
         "from lab.cli.output import announce, emit; from lab.base.progress import Progress\n"
@@ -87,6 +91,7 @@ def test_pipe_has_neither_colours_nor_moves(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("PASS: rollout\n", "attic: done (1 of 2)\n")
 
 
+@pytest.mark.process
 def test_progress_takes_one_line_of_a_terminal(tmp_path: Path) -> None:
     code = (
         "from lab.cli.output import announce, emit; from lab.base.progress import Progress\n"
@@ -102,6 +107,7 @@ def test_progress_takes_one_line_of_a_terminal(tmp_path: Path) -> None:
     assert [piece.strip() for piece in pieces[3:]] == ["a note\r\nx (4 of 3)", "PASS: done"]
 
 
+@pytest.mark.process
 def test_long_error_is_folded_and_its_command_is_not(tmp_path: Path) -> None:
     code = (
         "from lab.cli.output import complain\n"
@@ -113,6 +119,7 @@ def test_long_error_is_folded_and_its_command_is_not(tmp_path: Path) -> None:
     assert lines[-1].count("--arm hybrid") == 8
 
 
+@pytest.mark.process
 def test_interrupt_during_imports_ends_without_traceback() -> None:
     code = (
         "import sys\n"

@@ -105,6 +105,7 @@ def _block(*lines: str) -> str:
     return sha256("\n".join((HEAD, *lines, CLOSE)).encode()).hexdigest()[:16]
 
 
+@pytest.mark.process
 def test_replay_on_the_canary_page_matches_the_live_plugin(
     pages: dict[str, str],
     home: Path,
@@ -123,6 +124,7 @@ def test_replay_on_the_canary_page_matches_the_live_plugin(
     assert re.search(r'"(score|distance)":-?\d+\.0[,}]', tagged["receipt"]) is None
 
 
+@pytest.mark.process
 def test_second_replay_on_the_canary_page_runs_both_files(
     pages: dict[str, str],
     home: Path,

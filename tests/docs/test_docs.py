@@ -169,6 +169,7 @@ class Loaded(HTMLParser):
             self.loaded.append(values.get("href") or "")
 
 
+@pytest.mark.process
 def test_site_builds_without_warnings_and_loads_only_its_own_files(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="mkdocs-material is not installed (dependency group docs)")
     done = subprocess.run(

@@ -63,6 +63,7 @@ def test_the_system_is_short(pages: dict[str, str]) -> None:
     assert len(lines) <= 75
 
 
+@pytest.mark.process
 def test_it_captures_and_says_what(run: Path) -> None:
     tables = [parquet.read_table(path) for path in sorted((run / "writes").glob("*.parquet"))]
     rows = [row for table in tables for row in table.to_pylist()]
@@ -73,6 +74,7 @@ def test_it_captures_and_says_what(run: Path) -> None:
     assert "remember" not in texts
 
 
+@pytest.mark.process
 def test_it_recalls_what_it_captured_and_nothing_else(run: Path) -> None:
     for path in sorted((run / "receipts").glob("*.parquet")):
         for row in parquet.read_table(path).to_pylist():
@@ -81,6 +83,7 @@ def test_it_recalls_what_it_captured_and_nothing_else(run: Path) -> None:
                 assert row["injected"] == len(row["item_id"]) <= row["visible"]
 
 
+@pytest.mark.process
 def test_the_run_is_scored_compared_and_explained(installed: Path, run: Path) -> None:
     scored = json.loads(_lab(installed, "score", "kept", "--json").stdout)
     assert set(scored["arms"]) == {"keepsake", "hybrid"}
@@ -93,12 +96,14 @@ def test_the_run_is_scored_compared_and_explained(installed: Path, run: Path) ->
     assert "keeps what it is asked to keep" in explained.stdout
 
 
+@pytest.mark.process
 def test_the_run_is_reported_and_seen(installed: Path, run: Path) -> None:
     reported = _lab(installed, "report", "kept", "--baseline", "hybrid", "--candidate", "keepsake")
     assert reported.returncode == 0, reported.stderr
     assert "keepsake" in (run / "report.html").read_text("utf-8")
 
 
+@pytest.mark.process
 def test_a_killed_replay_is_finished_by_the_same_command(installed: Path, run: Path) -> None:
     command = [sys.executable, "-m", "lab", *_replay("killed")]
     started = subprocess.Popen(
@@ -120,6 +125,7 @@ def test_a_killed_replay_is_finished_by_the_same_command(installed: Path, run: P
         assert (installed / "killed" / "writes" / path.name).read_bytes() == (run / "writes" / path.name).read_bytes()
 
 
+@pytest.mark.process
 def test_a_name_that_is_taken_is_refused(installed: Path, tmp_path: Path) -> None:
     copy = tmp_path / "site"
     shutil.copytree(installed / "site", copy)

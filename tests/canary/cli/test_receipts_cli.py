@@ -129,6 +129,7 @@ def test_audit_strict_exits_1_and_listed_limits_lines(lab: Lab, folder: Path) ->
     )
 
 
+@pytest.mark.process
 def test_audit_of_stdin_and_pipe_equals_file(lab: Lab, folder: Path) -> None:
     def without_name(text: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(text)

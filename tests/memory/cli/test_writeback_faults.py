@@ -105,6 +105,7 @@ def test_disk_that_is_full_of_the_ledger_as_well_loses_nothing(ledger: Path, sto
     assert all(row.detail["lifecycle"]["state"] == "soft-archived" for row in rows(path))
 
 
+@pytest.mark.process
 def test_limit_of_file_sizes_is_told_like_a_full_disk(ledger: Path, store: Path) -> None:
     before = contents(store)
 

@@ -96,6 +96,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, operators: Path) -> list[dict
     return found
 
 
+@pytest.mark.process
 def test_replay_runs_a_new_policy(told: list[dict[str, Any]]) -> None:
     decisions = told[1]
     assert decisions["best_first"] == ["best"]
@@ -103,6 +104,7 @@ def test_replay_runs_a_new_policy(told: list[dict[str, Any]]) -> None:
     assert "best" not in decisions["tier_first_v1"] + decisions["tier_quota_v1"]
 
 
+@pytest.mark.process
 def test_sweep_of_a_new_policy_equals_its_replay(told: list[dict[str, Any]]) -> None:
     chars, swept = told[0], told[2]
     for arm, name in (("best_first", "best_first"), ("engine", "flow")):
@@ -112,10 +114,12 @@ def test_sweep_of_a_new_policy_equals_its_replay(told: list[dict[str, Any]]) -> 
     assert len({round(one, 6) for one in chars.values()}) > 2
 
 
+@pytest.mark.process
 def test_explain_names_a_new_policy(told: list[dict[str, Any]]) -> None:
     assert told[3] == {"best_first": "best_first", "flow": "best_first"}
 
 
+@pytest.mark.process
 def test_saturation_includes_a_new_policy(told: list[dict[str, Any]]) -> None:
     grown = told[4]
     assert list(grown) == ["tier_first_v1", "tier_quota_v1", "best_first"]

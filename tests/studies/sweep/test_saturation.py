@@ -179,6 +179,7 @@ def test_texts_longer_than_the_limit_are_found_as_a_replay_finds_them(tmp_path: 
     assert {point.hit for point in points if point.arm == "hybrid"} == {1.0}
 
 
+@pytest.mark.process
 def test_two_processes_draw_the_same_points(tmp_path: Path) -> None:
     recording(tmp_path, "one", memory_at_end=False)
     folder = recording(tmp_path, "two", memory_at_end=False)
