@@ -2,7 +2,7 @@
 
     python -m tests.trials.watch_kills [--kills 40] [--guarded 5] [--every 1] [--seed N]
 
-The gateway is the process of tests/rollout. Its log gets failures, so the watch downgrades. It is killed (SIGKILL)
+The gateway is the process of tests/canary/rollout. Its log gets failures, so the watch downgrades. It is killed
 
 * at moments drawn over the time that it takes until it has downgraded (``--kills``), also with a guard (``--guarded``);
 * before every Nth call that changes the disk or starts a process (``--every N``, 0 for none).

@@ -97,10 +97,10 @@ def test_guard_recovers_what_a_signal_kept_from_the_rollback(make_gateway: Make,
     assert as_before(gateway)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_signal_rolls_back_before_the_end(make_gateway: Make, tmp_path: Path, number: int) -> None:
+def test_signal_rolls_back_before_the_end(make_gateway: Make, tmp_path: Path) -> None:
     gateway = make_gateway()
-    killed(gateway, tmp_path / "out", "window", number=number)
+    # Every signal that ends a command is raised as the same exception (test_signals.py).
+    killed(gateway, tmp_path / "out", "window", number=signal.SIGTERM)
     assert as_before(gateway)
     receipt = json.loads((tmp_path / "out" / "canary.json").read_text("utf-8"))
     assert receipt["rolled_back"]
@@ -205,17 +205,18 @@ def test_missing_configuration_is_reported_with_the_backup(make_gateway: Make, t
     assert as_before(gateway)
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"schema": "lab.canary.journal.v1"}', "[1]", '{"schema": "x"}'])
-def test_damaged_journal_changes_nothing(make_gateway: Make, tmp_path: Path, text: str) -> None:
+def test_damaged_journal_changes_nothing(make_gateway: Make, tmp_path: Path) -> None:
     gateway = make_gateway()
     killed(gateway, tmp_path / "out")
-    gateway.state.journal.write_text(text, "utf-8")
-    done = run_here("canary", "recover", gateway.config, "--write")
-    assert done.returncode == 4
-    assert done.stderr.count("\n") == 1
-    assert "the journal was damaged, so nothing is changed" in done.stderr
-    assert str(gateway.state.backup) in done.stderr
-    assert gateway.config.read_bytes() == SWITCHED
+    for text in ("", "{", '{"schema": "lab.canary.journal.v1"}', "[1]", '{"schema": "x"}'):
+        gateway.state.journal.write_text(text, "utf-8")
+        done = run_here("canary", "recover", gateway.config, "--write")
+        assert done.returncode == 4, text
+        assert done.stderr.count("\n") == 1
+        assert "the journal was damaged, so nothing is changed" in done.stderr
+        assert str(gateway.state.backup) in done.stderr
+        assert gateway.config.read_bytes() == SWITCHED
+        assert gateway.state.journal.read_text("utf-8") == text
 
 
 def test_second_canary_and_recover_wait_for_the_first(make_gateway: Make, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from lab.canary.rollout.commands import NoRestart, await_orphan, restart_gateway, run_command
 from lab.canary.rollout.follow import Follower, log_files, log_of, watch
 from tests.canary.conftest import receipt_of
+from tests.commands import lives
 
 MARK = "openclaw-mem-engine:autoRecall.receipt"
 
@@ -75,11 +76,13 @@ def test_command_that_leaves_a_daemon_is_not_waited_for() -> None:
 
 @pytest.mark.process
 def test_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
-    ended = run_command(f"echo begun; (sleep 3; touch {tmp_path}/late) & wait", 0.5)
+    ended = run_command(f"echo begun; sleep 90 & echo $! >{tmp_path}/child; wait", 0.5)
     assert ended.code is None
     assert ended.why(0.5) == "took more than 0.5 s: begun"
-    time.sleep(3)
-    assert not (tmp_path / "late").exists()
+    last = time.monotonic() + 60
+    while lives(int((tmp_path / "child").read_text("ascii"))):
+        assert time.monotonic() < last
+        time.sleep(0.02)
 
 
 @pytest.mark.process
