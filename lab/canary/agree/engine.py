@@ -1,4 +1,4 @@
-"""The lab's engine over the memories of a live store: automatic recalls turn by turn, and searches at any time.
+"""Run the lab's engine over the memories of a live store: automatic recalls turn by turn, and searches at any time.
 
 The recalls that transcripts record are on the same clock: results of ``memory_recall``, and injected blocks.
 """

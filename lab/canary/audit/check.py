@@ -1,4 +1,4 @@
-"""Check that the engine's markers are ones that it can write (E-41, E-44): fields, types and consistent counts.
+"""Check the JSON that the engine logs (E-41, E-44): fields, types, and counts that agree with each other.
 
 A check raises :class:`Damaged` for the first problem. Damaged lines are counted by kind and the first of them listed
 (CL-11). Lines with the engine's JSON that cannot be read are damage if they are few. If nearly all of a log's fail for

@@ -1,4 +1,4 @@
-"""Detect lines that occur in two logs of one gateway, which logs the same events to ``logging.file`` and its console.
+"""Find lines that one gateway wrote to two logs, ``logging.file`` and its console, so that each event counts once.
 
 Logs with more information per line are read before possible copies of them. A console prints only the time of day, in
 an unnamed time zone. A line is a copy if

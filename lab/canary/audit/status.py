@@ -1,4 +1,4 @@
-"""What reasons of a receipt mean: the engine worked, it chose not to recall, or it did not work (CN-18).
+"""Classify the reasons in a receipt: the engine worked, it chose not to recall, or it did not work (CN-18).
 
 A reason that is known has its meaning here. Any other one is read by its words: ``index_timeout`` says that something
 did not work, ``quiet_hours`` says nothing of the kind. A reason that does not say so is *unknown*: it is counted and

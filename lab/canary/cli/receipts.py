@@ -1,4 +1,4 @@
-"""``lab canary audit`` and ``show``: check the receipts in the logs of a live engine, and print single ones."""
+"""``lab canary audit`` and ``show``: check the receipts in the logs of a live engine, and print the last of them."""
 
 from __future__ import annotations
 

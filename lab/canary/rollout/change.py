@@ -1,4 +1,4 @@
-"""What a canary switches: one value of a gateway's configuration, as an edit of its text (CN-1, CN-3)."""
+"""Change one value of a gateway's configuration, as an edit of its text (CN-1, CN-3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evidence of a watch: limits, sequential tests, and windows, fed with one observation after the other (CN-15).
+"""Collect the evidence of a watch from its observations: limits, sequential tests, and windows (CN-15).
 
 Without a control, each figure is tested against a limit: errors against the allowed share, latency against the 5 % that
 may be above the limit of the 95th percentile, repeats against the largest mean that is allowed. A limit that is not

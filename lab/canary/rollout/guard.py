@@ -1,4 +1,4 @@
-"""A second process that rolls back as soon as this one ends, however it ends (CN-7).
+"""Run a second process, the guard, which rolls a canary back if the canary's own process ends early (CN-7).
 
 The guard imports little and has imported all of it before anything is switched, so nothing that happens to the disk, to
 the packages or to the memory of the machine meanwhile keeps it from its work. This module is both sides: what the

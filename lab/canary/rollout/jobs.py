@@ -1,4 +1,4 @@
-"""The jobs of Stage A and Stage C: when each runs, how long it may take, and which of them overlap (CN-12).
+"""List the jobs of Stage A and Stage C: when each runs, how long it may take, and which of them overlap (CN-12).
 
 They are written as lines of cron, units of systemd, or a GitHub workflow.
 """

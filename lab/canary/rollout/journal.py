@@ -1,4 +1,4 @@
-"""The journal of a canary: what is under way, written before every step, beside the configuration (CN-4).
+"""Keep the journal of a canary: a file beside the configuration that names each step before it is taken (CN-4).
 
 The folder ``openclaw.json.canary`` holds ``journal.json``, ``backup`` (the bytes of the configuration) and ``restore``,
 a second copy with the mode and the owner of the configuration. The rollback renames ``restore`` over the configuration,

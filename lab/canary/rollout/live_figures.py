@@ -1,4 +1,4 @@
-"""Observations of a live engine, one line of its log or of a transcript at a time (CN-14).
+"""Read observations of a live engine from the lines of its log and of transcripts, one at a time (CN-14).
 
 A host writes the result of a tool as a message of the role ``toolResult``, or, if the agent called it through another
 tool, as an entry of its own beside the result of that. Only receipts of the tool itself are read: the other result

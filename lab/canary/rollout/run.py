@@ -1,4 +1,4 @@
-"""A canary: switch, wait, judge, and roll back whatever happens (CN-1, seed 001 Stage B).
+"""Run a canary: switch, wait, judge, and roll back whatever happens (CN-1, seed 001 Stage B).
 
 What its verdict means for a gateway's configuration is a patch, which is never written here (CN-11).
 """

@@ -1,4 +1,4 @@
-"""The page of a watch, which a browser reads again by itself: status, figures with their evidence, and windows."""
+"""Write the page of a watch, which the browser reloads by itself: status, figures with evidence, and windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watch a live engine for as long as it serves, and switch it back on an alarm (CN-13 to CN-17, seed 001 Stage C).
+"""Watch a live engine for weeks, and switch it back on an alarm (CN-13 to CN-17, seed 001 Stage C).
 
 What was counted and how far every file was read are saved together, in one file that is replaced atomically. So a watch
 that is killed at any time goes on with the line after the last one that it counted.

@@ -1,4 +1,4 @@
-"""``lab memory episodes``: ingest, embed, search, replay and expire what happened, verbatim."""
+"""``lab memory episodes``: keep conversations word for word as events; search, replay and expire them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab memory facts``: what is true of a subject now, since when, and on what evidence."""
+"""``lab memory facts``: assert, check and show facts with their dates and evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab memory graph``: how projects, tools, decisions and concepts are related, with evidence."""
+"""``lab memory graph``: show how projects, tools, decisions and concepts are related, with evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab memory pack``: a small bundle with citations for one query, from ledgers, episodes, facts and documents."""
+"""``lab memory pack``: build a small cited bundle for one query, from ledgers, episodes, facts and documents."""
 
 from __future__ import annotations
 

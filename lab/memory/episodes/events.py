@@ -1,4 +1,4 @@
-"""Events of a ledger: typed, bounded, without secrets, and with ids derived from their origin (EP-2 to EP-4)."""
+"""Make the events of a ledger: typed, bounded, without secrets, with ids made from their origin (EP-2 to EP-4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of episodes in a ledger (EP-1), and a connection that cannot write any other table (EP-7).
+"""Create the tables of episodes in a ledger (EP-1), and open it so that no other table can be written (EP-7).
 
 ``episodic_events`` with its full-text index and ``episodic_event_embeddings`` are as the sidecar writes them, so that
 each program reads the other's file (EP-10); ``lab_episodes_fts`` is the lab's own index, and

@@ -1,4 +1,4 @@
-"""A graph of typed entities and edges (seed 003, GR-1), searched by the words of names and by traversal."""
+"""A graph of typed entities and edges (seed 003, GR-1). It finds entities by the words of their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Capture what tools returned in OpenClaw's sessions as a log of observations (LD-9); rotate a log once ingested.
+"""Capture what tools returned in OpenClaw's sessions as a log (LD-9), and rotate a log that has been ingested.
 
 The line that an observation came from is found wherever its log is now (LD-10).
 """

@@ -1,4 +1,4 @@
-"""How the labels of memories change over time (RT-10), of a ledger, of a store, or of a replay; and the page of it."""
+"""Measure how the labels of memories change over time, in a ledger, a store or a replay; write a page (RT-10)."""
 
 from __future__ import annotations
 

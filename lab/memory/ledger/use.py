@@ -1,4 +1,4 @@
-"""The states of a memory's life in a ledger and the transitions between them (RT-1, RT-2), and what a use changes.
+"""Move observations between the states of a memory's life (RT-1, RT-2), record uses, and archive what is unused.
 
 Uses are recorded (RT-3), and memories that were not used for long are archived softly (RT-4, RT-5).
 """

@@ -1,4 +1,4 @@
-"""Which candidates a pack takes, and in which order: fused lanes, ranks, soft quotas (PK-2, PK-6).
+"""Decide which candidates a pack takes, and in which order: fused lanes, ranks, soft quotas (PK-2, PK-6).
 
 Quarantined, past and superseded candidates are excluded at any budget (PK-3). A slot is reserved for evidence that
 disagrees with what the pack includes, found by references or by rules over clauses (seed 003, PK-7).

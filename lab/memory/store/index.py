@@ -1,4 +1,4 @@
-"""Status, construction and upkeep of the indexes of a table (IX-1 to IX-6)."""
+"""Build the indexes of a table, show their status, and keep them up to date (IX-1 to IX-6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who uses a LanceDB folder: a running OpenClaw gateway (E-96), or a process of the lab.
+"""Find out who uses a LanceDB folder: a running OpenClaw gateway (E-96), or another process of the lab.
 
 A lock allows at most one process of the lab to write to it (E-95).
 """

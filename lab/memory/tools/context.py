@@ -1,4 +1,4 @@
-"""What every tool is given, and what it returns (E-84)."""
+"""The context that every tool receives, and the result that it returns (E-84)."""
 
 from __future__ import annotations
 

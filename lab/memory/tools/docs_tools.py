@@ -1,4 +1,4 @@
-"""The tools ``memory_docs_ingest`` and ``memory_docs_search`` (E-47, E-48): the documents lane, by hand."""
+"""The tools ``memory_docs_ingest`` and ``memory_docs_search`` (E-47, E-48): index and search documents by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tools treat secrets (E-35): replaced in what they show, and refused in what profile ``seed`` stores."""
+"""Find secrets in texts (E-35): tools replace them in what they show; profile ``seed`` does not store them."""
 
 from __future__ import annotations
 
