@@ -248,6 +248,11 @@ def write_atomically(
         part.write_bytes(data)
 
 
+def refuse_constant(name: str) -> Any:
+    """Raise ValueError for NaN or Infinity, which are not JSON: a ``parse_constant`` for :func:`json.loads`."""
+    raise ValueError(f"{name} is not JSON")
+
+
 def dump_json(value: Any, *, indent: int | None = 2) -> bytes:
     """Return a value as UTF-8 JSON with its keys in the given order and a newline at the end."""
     try:

@@ -34,6 +34,7 @@ from lab.recordings.readers import ALL
 from lab.replay.labels import Labels
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import open_sources, prepare
+from lab.retrieval.sentence_words import one_line
 from lab.runs.notes import missing_notes
 from lab.systems.openclaw.arms import FlowArm
 from lab.systems.openclaw.memory import engine_id, normal_label
@@ -357,18 +358,14 @@ class Finder:
         self._by_text: dict[str, list[Memory]] = {}
         for memory in memories:
             self._by_id[engine_id(memory.key)] = self._by_id[memory.key] = memory
-            self._by_text.setdefault(_normal(memory.text), []).append(memory)
+            self._by_text.setdefault(one_line(memory.text), []).append(memory)
 
     def __call__(self, shown: RecordedMemory, time_ms: int) -> Match:
         """Return the memory of the store that a recorded one is; of equal texts, one that existed, of its label."""
         memory = self._by_id.get(shown.id) if shown.id else None
         if memory is not None:
             return Match(shown, memory)
-        same = self._by_text.get(_normal(shown.text), []) if shown.text.strip() else []
+        same = self._by_text.get(one_line(shown.text), []) if shown.text.strip() else []
         label = normal_label(shown.label) or shown.label
         best = min(same, key=lambda memory: (memory.created_at > time_ms, memory.label != label), default=None)
         return Match(shown, best, by_text=best is not None)
-
-
-def _normal(text: str) -> str:
-    return " ".join(text.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,7 +153,11 @@ def _show(result: dict[str, Any], out: Path | None) -> None:
     if result["first_time"]:
         emit(f"{result['first_time']} to {result['last_time']}")
     emit()
-    emit_table(["figure", "meaning", "value", "n"], _rows(result), left=2)
+    emit_table(
+        ["figure", "meaning", "value", "n"],
+        [[path, meaning, _at(result, path), _at(result, n)] for path, meaning, n in FIGURES],
+        left=2,
+    )
     emit()
     for title, key in (("selection", "selection_mode"), ("policy tier", "policy_tier"), ("rejected", "rejected")):
         emit_folded(f"{title}: " + _counts({name: part["count"] for name, part in result[key].items()}))
@@ -167,15 +172,8 @@ def _show(result: dict[str, Any], out: Path | None) -> None:
         emit(f"written: {out}")
 
 
-def _rows(result: dict[str, Any]) -> list[list[Any]]:
-    return [[path, meaning, _at(result, path), _at(result, n)] for path, meaning, n in FIGURES]
-
-
-def _at(result: dict[str, Any], path: str | None) -> Any:
-    value: Any = result
-    for part in path.split(".") if path else ():
-        value = value[part]
-    return value if path else None
+def _at(result: dict[str, Any], path: str) -> Any:
+    return reduce(lambda value, part: value[part], path.split("."), result)
 
 
 def _counts(counts: dict[str, int]) -> str:

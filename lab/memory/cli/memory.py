@@ -210,8 +210,7 @@ def stats(
 
     with opened(folder, "stats", config=config, profile=profile, scope=scope) as session:
         details = memory_stats(session.context, scope=scope, category=category).details
-        assert session.table is not None  # noqa: S101 - only a dry run has no table
-        table = session.table.describe() | {"gateway": gateway_using(folder), "writer": holder(folder)}
+        table = session.require_table().describe() | {"gateway": gateway_using(folder), "writer": holder(folder)}
     warn(*session.notes)
     if as_json:
         print_json(details | {"table": table})

@@ -97,8 +97,7 @@ def export(
         raise UnusableInput(f"{out}: is a folder; name a file")
     _require_unprotected(out.parent)
     with opened(folder, "export", config=config, profile=profile, scope=scope) as session:
-        table = session.table
-        assert table is not None  # noqa: S101 - only a new table may be missing
+        table = session.require_table()
         result = memory_export(
             session.context,
             out,
@@ -226,8 +225,7 @@ def backfill(
         despite_gateway=despite_gateway,
         wait=wait,
     ) as session:
-        table = session.table
-        assert table is not None  # noqa: S101 - only a new table may be missing
+        table = session.require_table()
         missing = list(table.describe()["missingColumns"])
         if not write:
             filled = table.unfilled()
@@ -270,8 +268,7 @@ def compact(
         wait=wait,
         keep_seconds=int(keep * 86400),
     ) as session:
-        table = session.table
-        assert table is not None  # noqa: S101 - only a new table may be missing
+        table = session.require_table()
         before = after = table.describe()
         if write:
             if session.context.read_only:
@@ -367,8 +364,7 @@ def _require_unprotected(folder: Path) -> None:
 
 
 def _refuse(session: Session) -> None:
-    table, context = session.table, session.context
-    assert table is not None  # noqa: S101 - see the callers
+    table, context = session.require_table(), session.context
     why = (
         f"{context.read_only_source} makes the tools read-only" if context.config.read_only else table.read_only_reason
     )
@@ -377,13 +373,9 @@ def _refuse(session: Session) -> None:
 
 def _raise(error: str | None, text: str, receipt: dict[str, Any]) -> None:
     """Raise the error of a tool on documents."""
-    if error in ("docs_cold_lane_disabled", "empty_query"):
-        raise UnusableInput(text)
-    if error == "readonly_mode":
-        raise UnusableInput(text)
-    if error is not None:
+    if error not in (None, "docs_cold_lane_disabled", "empty_query", "readonly_mode"):
         raise CannotMeasure(text)
-    if receipt.get("skipReason"):
+    if error is not None or receipt.get("skipReason"):
         raise UnusableInput(text)
 
 
@@ -468,16 +460,13 @@ def _show(details: dict[str, Any], dimension: int, *, will: str) -> None:
             f"note: those of the table have {dimension} numbers, so vectors of another length were not used; give "
             "--dimension for a new table, and the embedder that made them"
         )
-    same = [entry | {"reason": _NAMED.format(entry["id"])} for entry in details.get("skips", ()) if _is_other(entry)]
+    skips = [entry for entry in details.get("skips", ()) if entry["reason"] == "same_id_other_text"]
+    same = [entry | {"reason": _NAMED.format(entry["id"])} for entry in skips]
     for entry in (*failures, *warnings, *same):
         announce_folded(f"note: {_place(entry)}")
     more = max(0, details["failed"] - len(failures)) + max(0, details.get("warned", 0) - len(warnings))
     if more:
         announce(f"note: and {counted(more, 'record')} more")
-
-
-def _is_other(entry: dict[str, Any]) -> bool:
-    return bool(entry["reason"] == "same_id_other_text")
 
 
 def _place(entry: dict[str, Any]) -> str:

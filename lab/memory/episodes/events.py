@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
-from lab.memory.ledger.ledger import scope_name, storable
+from lab.memory.ledger.ledger import scope_name, storable, stored_text
 from lab.memory.tools.redact import MARKER, redactor
 from lab.recordings.model import GLOBAL
 from lab.systems.openclaw.capture.tool_like import is_tool_like
@@ -137,9 +137,7 @@ def is_from_reader(event: Event) -> bool:
 
 def as_text(value: Any) -> str:
     """Return a stored value of any type as text; an empty one for NULL."""
-    if isinstance(value, bytes):
-        return str(value, "utf-8", "replace")
-    return "" if value is None else str(value)
+    return stored_text(value) or ""
 
 
 def _stored(column: str, value: Any) -> str | int | None:
@@ -189,7 +187,7 @@ def _guarded(value: Any, key: str = "") -> Any:
 def _guarded_object(value: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for given, item in value.items():
-        if not _is_output(given):
+        if given not in _OUTPUT_KEYS and not given.startswith("raw_"):
             key = name = clean(given)
             if key in kept:
                 # Two addresses become equal; each value stays.
@@ -214,10 +212,6 @@ def _may_name_secret(key: str) -> bool:
     name = json.dumps(key, ensure_ascii=False)
     pairs = f'{name}:"abc1",{name}:"digest abc1abc1"'
     return _redact(pairs) != pairs
-
-
-def _is_output(key: str) -> bool:
-    return key in _OUTPUT_KEYS or key.startswith("raw_")
 
 
 def _strings(value: Any) -> Iterator[str]:

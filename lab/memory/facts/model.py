@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.files import refuse_constant
 from lab.base.shape import expect, field
 from lab.memory.ledger.ledger import stamp
 
@@ -273,7 +274,7 @@ def object_of(kind: str, value: str) -> Object:
     """
     if kind == JSON:
         try:
-            read = json.loads(value, parse_constant=_refuse_constant, parse_float=_finite)
+            read = json.loads(value, parse_constant=refuse_constant, parse_float=_finite)
             if not _is_deeper(read, DEEPEST):
                 return Object(kind, read)
         except ValueError:
@@ -295,10 +296,6 @@ def _is_deeper(value: Any, levels: int) -> bool:
     return not levels or any(
         _is_deeper(one, levels - 1) for one in (value.values() if isinstance(value, dict) else value)
     )
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 def _finite(text: str) -> float:

@@ -286,8 +286,8 @@ class Observation(NamedTuple):
     def of(cls, row: tuple[Any, ...]) -> Observation:
         """Return a row as read. Programs may have stored anything where a text belongs; only the detail keeps bytes."""
         identity, ts, *texts, detail = row
-        kept = detail if isinstance(detail, bytes) else _text(detail)
-        return cls._make((identity, _text(ts) or "", *map(_text, texts), kept))
+        kept = detail if isinstance(detail, bytes) else stored_text(detail)
+        return cls._make((identity, stored_text(ts) or "", *map(stored_text, texts), kept))
 
     @property
     def detail(self) -> dict[str, Any]:
@@ -295,7 +295,7 @@ class Observation(NamedTuple):
         return parse_detail(self.detail_json) or {}
 
 
-def _text(value: Any) -> str | None:
+def stored_text(value: Any) -> str | None:
     """Return a value of any type of SQLite as text; None for NULL."""
     if isinstance(value, bytes):
         return str(value, "utf-8", "replace")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.files import reading, require_finite
+from lab.base.files import reading, refuse_constant, require_finite
 from lab.base.utf16 import WHITESPACE
 from lab.memory.tools.context import Embedded, ToolContext, ToolResult, Vector
 from lab.memory.tools.redact import is_secret
@@ -128,11 +128,7 @@ def _record(line: bytes, number: int) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse)
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
+    return json.loads(text, parse_constant=refuse_constant)
 
 
 def _why(error: Exception) -> str:

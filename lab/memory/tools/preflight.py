@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from lab.base.files import refuse_constant
 from lab.base.utf16 import WHITESPACE, js_slice
 from lab.systems.openclaw.config.table import PLUGIN, SEED, Section
 from lab.systems.openclaw.config.values import section_values
@@ -194,7 +195,7 @@ def lenient_object(text: str) -> dict[str, Any] | None:
     """
     for candidate in _candidates(text.strip(WHITESPACE)):
         try:
-            value = json.loads(candidate, parse_constant=_refuse)
+            value = json.loads(candidate, parse_constant=refuse_constant)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
@@ -208,10 +209,6 @@ def _candidates(text: str) -> Iterator[str]:
     if 0 <= start < end:
         yield text[start : end + 1]
     yield from (line.strip(WHITESPACE) for line in reversed(text.split("\n")) if line.strip(WHITESPACE).startswith("{"))
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _object(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -97,6 +97,12 @@ class Session:
     context: ToolContext
     embedder: Embedder | None
 
+    def require_table(self) -> LanceTable:
+        """Return the table. Raises :class:`ValueError` in a dry run that would make it."""
+        if self.table is None:
+            raise ValueError("there is no table")
+        return self.table
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for the operator: a lock taken over, a running gateway, values that the table has no column for."""
