@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab.replay.candidates import Candidates, candidates_path, rows_of
+from lab.replay.candidates import Candidates, candidates_path, read_artefact, rows_of
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter, Hit, Lanes
@@ -33,3 +33,12 @@ def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of:
     assert again.receipts("a").read_bytes() == fresh.receipts("a").read_bytes()
     # Control: a replay with the cache does return the outdated answer.
     assert run_replay(request, desk.home / "stale").run.receipts("a").read_bytes() != fresh.receipts("a").read_bytes()
+
+
+def test_candidates_without_answers_are_read_back(tmp_path: Path) -> None:
+    searched = Candidates()
+    searched.serve(["placebo"])
+    searched.save(tmp_path / "empty.arrow")
+    table = read_artefact(tmp_path / "empty.arrow")
+    assert table is not None
+    assert table.num_rows == 0
