@@ -85,8 +85,8 @@ class Judgement:
 class Probe:
     """A query with judged memories.
 
-    Exactly one of ``turn`` and ``query`` is set: ``turn`` for a turn of the recording, ``query`` for a question that is
-    asked after the last turn. ``slices`` maps the names of subgroups (type, condition) to this probe's value.
+    Exactly one of ``turn`` and ``query`` is set: ``turn`` for a turn of the recording, ``query`` for a question after
+    the last turn. ``slices`` maps the names of subgroups (type, condition) to this probe's value.
     ``irrelevant`` has the memories that were judged and are neither relevant nor forbidden: grade 0 of TREC.
 
     A ``capture`` grades instead which candidates of its turn should be kept: ``relevant`` are those to keep (2: it does

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,8 @@ IN_DOCS = {
     r"verbs?": "command",
     r"(?:is|are|was|were) asked": "is queried, receives, is given",
 }
+# In the prose of code a verb may be one of grammar, and "wanted" is the name of a parameter.
+IN_PROSE = {word: term for word, term in IN_DOCS.items() if word not in ("verbs?", "wanted")}
 CODE = re.compile(r"^```.*?^```|^ {4}.*?$|`[^`]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -81,6 +86,31 @@ def test_docs_and_code_use_the_terms_of_the_field() -> None:
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths if path.suffix in SOURCES}
     assert len(texts) > 300
     assert {name: words for name, text in texts.items() if (words := _private(text))} == {}
+
+
+def _prose_of(source: str) -> str:
+    """Return the comments and docstrings of a module, without code."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, documented)]
+    texts = [*comments, *(ast.get_docstring(node) or "" for node in nodes)]
+    return CODE.sub("", "\n\n".join(texts).replace("``", "`"))
+
+
+def test_prose_of_a_module_is_found_without_its_code() -> None:
+    source = 'TOLD = "asked"  # is told\n\n\ndef verb() -> None:\n    """Return what ``night`` is asked."""\n'
+    assert _private(_prose_of(source), IN_PROSE) == [
+        "told: use given, advisory",
+        "is asked: use is queried, receives, is given",
+    ]
+
+
+def test_comments_and_docstrings_use_no_private_names() -> None:
+    texts = {path: _prose_of(path.read_text("utf-8")) for path in sorted((ROOT / "lab").rglob("*.py"))}
+    assert len(texts) > 300
+    found = {str(path.relative_to(ROOT)): _private(text, IN_PROSE) for path, text in texts.items()}
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_text_of_docs_uses_no_private_names() -> None:
