@@ -20,8 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lab.base.formatting import counted
-from lab.memory.episodes.events import RETENTION, Event
-from lab.memory.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS
+from lab.memory.episodes.events import EVENTS, EXPIRED, FTS, RETENTION, STEMS, VECTORS, Event
 from lab.memory.ledger.ingest import ingest as ingest_observations
 from tests.trials.kills import arguments, kills_of, run_after_write
 

@@ -19,8 +19,8 @@ from lab.api import replay, score
 from lab.embedding.embedder import DEFAULT_MODEL, embedder_named
 from lab.embedding.vectors import Vectors
 from lab.golden.model import Probe
+from lab.memory.episodes.events import open_episodes
 from lab.memory.episodes.ingest import Ingested, insert, recording_events
-from lab.memory.episodes.schema import open_episodes
 from lab.memory.episodes.search import MODES, OK, embed, search, sources_of
 from lab.recordings.model import Recording
 from lab.recordings.readers import read_library

@@ -27,10 +27,9 @@ from lab.canary.audit.check import (
     check_recall,
     unknown_formats,
 )
-from lab.canary.audit.copies import Copies, in_reading_order, is_stream
+from lab.canary.audit.copies import Copies, Pairs, in_reading_order, is_stream
 from lab.canary.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
 from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
-from lab.canary.audit.pairs import Pairs
 from lab.canary.audit.status import with_known_reasons
 from lab.canary.audit.tally import Tally
 from lab.gate.receipts import BINARY, SCHEMA, WITH_JSON

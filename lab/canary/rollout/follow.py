@@ -32,8 +32,7 @@ from lab.base.files import cannot_write, require_finite
 from lab.base.formatting import Announce, duration, silent
 from lab.base.sqlite import read_sqlite
 from lab.canary.audit.audit import audit
-from lab.canary.audit.lines import MARKER, MAX_LINE, marked
-from lab.canary.audit.parts import Parts
+from lab.canary.audit.lines import MARKER, MAX_LINE, Parts, marked
 from lab.canary.audit.streams import BLOCK, UTF8, encoding_of
 from lab.recordings.openclaw.entries import CannotUnpack, unpack_event
 

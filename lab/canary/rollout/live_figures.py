@@ -17,9 +17,9 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from lab.canary.audit.check import CAPTURE, RECALL, SKIPS, Damaged, check_recall
+from lab.canary.audit.copies import Pairs
 from lab.canary.audit.lines import MARKER, MAX_LINE, has_marker
 from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
-from lab.canary.audit.pairs import Pairs
 from lab.canary.audit.status import (
     BACKEND,
     EMPTY,

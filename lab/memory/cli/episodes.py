@@ -164,7 +164,7 @@ def search(
     Without vectors of the embedder's model, hybrid and vector search by words, and say so. Tables shorten the
     summaries; --json prints the payload of each event, with all the text that was kept.
     """
-    from lab.memory.episodes.schema import open_episodes
+    from lab.memory.episodes.events import open_episodes
     from lab.memory.episodes.search import search as run
 
     if trace and not as_json:
@@ -213,7 +213,7 @@ def replay(
 
     The table shortens the summaries; --json prints the payload of each event, with all the text that was kept.
     """
-    from lab.memory.episodes.schema import open_episodes
+    from lab.memory.episodes.events import open_episodes
     from lab.memory.episodes.search import replay as run
 
     with open_episodes(ledger) as connection:

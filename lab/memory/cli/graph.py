@@ -15,7 +15,7 @@ from lab.cli.output import Json, announce_folded, emit_change, emit_folded, emit
 from lab.memory.cli.facts import HERE, folder
 
 if TYPE_CHECKING:
-    from lab.memory.graph.model import Graph
+    from lab.memory.graph.build import Graph
 
 Ledger = Annotated[Path | None, typer.Option(help="A ledger. The graph is made from its observations.")]
 Facts = Annotated[Path | None, typer.Option(help="A file of assertions. Only facts that hold now are used.")]

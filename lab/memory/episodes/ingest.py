@@ -24,13 +24,18 @@ from lab.base.times import LAST_MS, epoch_ms
 from lab.memory.episodes.events import (
     ASSISTANT,
     CALL,
+    EVENTS,
+    EXPIRED,
     FROM_READER,
+    FTS,
     OBSERVATION,
     RESULT,
     RETENTION,
     SCHEMA_VERSION,
+    STEMS,
     SUMMARY,
     USER,
+    VECTORS,
     Event,
     Source,
     clean,
@@ -38,8 +43,8 @@ from lab.memory.episodes.events import (
     event_id,
     is_from_reader,
     make_event,
+    open_episodes,
 )
-from lab.memory.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS, open_episodes
 from lab.memory.ledger import ledger
 from lab.memory.ledger.ingest import LONGEST, read_lines
 from lab.memory.ledger.ledger import given_scope, stamp

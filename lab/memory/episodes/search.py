@@ -23,8 +23,7 @@ from lab.base.formatting import shortened
 from lab.base.sqlite import first_valid, is_damaged_index, require_segments, tables, transaction
 from lab.embedding.embedder import QUERY, Embedder
 from lab.embedding.vectors import Vectors
-from lab.memory.episodes.events import RESULT, Event, as_text
-from lab.memory.episodes.schema import EVENTS, FTS, STEMS, VECTORS, open_episodes
+from lab.memory.episodes.events import EVENTS, FTS, RESULT, STEMS, VECTORS, Event, as_text, open_episodes
 from lab.memory.ledger.ledger import given_scope, stamp, storable
 from lab.memory.ledger.search import Ranked, han_terms
 from lab.memory.pack.candidate import Candidate

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.base.errors import LabError
-from lab.memory.graph.build import marked, read_graph
-from lab.memory.graph.model import PERSON, Edge, Graph, type_of
+from lab.memory.graph.build import PERSON, Edge, Graph, marked, read_graph, type_of
 from lab.memory.pack.candidate import UNSCOPED, Candidate, Found
 
 # Edges of one entity that a neighbourhood follows, so that one that everything touches costs no more than others.

@@ -10,9 +10,8 @@ from typing import Any
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.memory.episodes.events import Event
+from lab.memory.episodes.events import EVENTS, Event, open_episodes
 from lab.memory.episodes.ingest import ingest
-from lab.memory.episodes.schema import EVENTS, open_episodes
 from lab.memory.episodes.search import Found, search
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.memory.episodes.events import Event
+from lab.memory.episodes.events import Event, open_episodes
 from lab.memory.episodes.ingest import expire, ingest, is_spool, recording_events
-from lab.memory.episodes.schema import open_episodes
 from lab.memory.episodes.search import embed
 from lab.memory.ledger.ingest import ingest as ingest_observations
 from lab.recordings.model import Recording, Turn

@@ -15,9 +15,8 @@ from lab.base.errors import CannotMeasure, UnusableInput
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
 from lab.memory.episodes import search as embedding
-from lab.memory.episodes.events import RETENTION
+from lab.memory.episodes.events import RETENTION, open_episodes
 from lab.memory.episodes.ingest import expire
-from lab.memory.episodes.schema import open_episodes
 from lab.memory.episodes.search import MODES, EpisodesLane, embed, replay
 from tests.memory.episodes.ledgers import NOW, NOW_MS, filled, found, hashing, line, stored
 from tests.memory.ledger.ledgers import filled as filled_observations

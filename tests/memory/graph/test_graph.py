@@ -17,8 +17,18 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.memory.facts.model import Fact, Object, Reference
-from lab.memory.graph.build import Text, build, graph_bytes, graph_of, ledger_texts, marked, read_graph, relations
-from lab.memory.graph.model import Edge, Graph
+from lab.memory.graph.build import (
+    Edge,
+    Graph,
+    Text,
+    build,
+    graph_bytes,
+    graph_of,
+    ledger_texts,
+    marked,
+    read_graph,
+    relations,
+)
 from lab.memory.graph.search import BREADTH, GraphLane, described, neighbourhood, shortest_path
 from tests.memory.facts.stores import claim, place
 from tests.memory.ledger.ledgers import filled
