@@ -9,9 +9,14 @@ functions, so that ``import lab`` is fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from lab.base.formatting import silent
+from lab.runs.request import Options as Options
 
 if TYPE_CHECKING:
     from lab.compare.paired import Comparison
@@ -22,39 +27,10 @@ if TYPE_CHECKING:
     from lab.runs.directory import RunDirectory
     from lab.systems.contract import Arm
 
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid")
-
-
-class Options(TypedDict, total=False):
-    """Keyword arguments of :func:`replay`. Each is an option of ``lab replay`` with the same default."""
-
-    golden: str | None
-    store: str
-    profile: str
-    memories: str | None
-    labels: str | None
-    must_share: float | None
-    nice_share: float | None
-    seed: int
-    scope: str
-    recall_turns: str | None
-    max_items: int | None
-    depth: int
-    limit: int | None
-    conversation: tuple[str, ...]
-    origin: tuple[str, ...]
-    config: str | None
-    embedder: str
-    faults: tuple[str, ...]
-    memories_from: str | None
-    hard_rules: int
-    categories: str
-    vectors: str
-    source: str
-    haystack: int | None
-    haystack_from: tuple[str, ...]
-    answers: str
-    allow_remote: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +45,35 @@ class Scored:
         return {arm: dict(scores["measures"]) for arm, scores in self.summary["arms"].items()}
 
 
-def replay(
-    recordings: str | Path | Library,
-    *,
-    arms: Sequence[str | Arm] = ARMS,
-    out: str | Path,
-    format: str = "lab",  # noqa: A002 - the name of the option
-    jobs: int = 1,
-    announce: Callable[[str], None] = lambda _: None,
-    **options: Unpack[Options],
-) -> Run:
+@dataclass(frozen=True, kw_only=True)
+class Replay(Options):
+    """The arguments of :func:`replay`: its own, and each option of ``lab replay`` with the same default."""
+
+    recordings: str | Path | Library = field(kw_only=False)
+    arms: Sequence[str | Arm] = ARMS
+    out: str | Path
+    format: str = "lab"
+    jobs: int = 1
+    announce: Callable[[str], None] = silent
+
+
+def _takes(arguments: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]]:
+    """Return a decorator that gives a function the parameters of a record, for a type checker as well."""
+
+    def decorate(function: Callable[[T], R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            return function(arguments(*args, **options))
+
+        shown = signature(arguments).replace(return_annotation=signature(function).return_annotation)
+        call.__signature__ = shown  # type: ignore[attr-defined]  # for help()
+        return call
+
+    return decorate
+
+
+@_takes(Replay)
+def replay(given: Replay) -> Run:
     """Replay recordings through arms into the run directory ``out`` and return the run.
 
     Repeating the call finishes an interrupted run. ``recordings`` is a path, ``shipped:NAME``, or what
@@ -95,24 +90,24 @@ def replay(
     from lab.base.set_registry import golden_at, recordings_at
     from lab.notebook import Run
     from lab.recordings.readers import Library
-    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
+    from lab.runs.request import ReplayRequest
 
-    library = recordings if isinstance(recordings, Library) else None
-    if library is not None:
-        options.setdefault("memories", library.memories)
-        format = library.format.name  # noqa: A001 - the name of the parameter
-    path = str(library.path if library is not None else recordings_at(str(recordings)))
-    if golden := options.get("golden"):
-        options["golden"] = str(golden_at(golden))
-    names = tuple(arm if isinstance(arm, str) else arm.name for arm in arms)
-    made = {arm.name: arm for arm in arms if not isinstance(arm, str)}
-    request = ReplayRequest(path, format, names, **options)
-    outcome = run_replay(request, Path(out), jobs=jobs, announce=announce, made=made)
+    options = {option.name: getattr(given, option.name) for option in fields(Options)}
+    path, form, library = given.recordings, given.format, given.recordings
+    if isinstance(library, Library):
+        options["memories"] = given.memories or library.memories
+        path, form = library.path, library.format.name
+    if given.golden:
+        options["golden"] = str(golden_at(given.golden))
+    names = tuple(arm if isinstance(arm, str) else arm.name for arm in given.arms)
+    made = {arm.name: arm for arm in given.arms if not isinstance(arm, str)}
+    request = ReplayRequest(str(recordings_at(str(path))), form, names, **options)
+    outcome = run_replay(request, Path(given.out), jobs=given.jobs, announce=given.announce, made=made)
     if outcome.failures:
         first = outcome.failures[0]
         failed = counted(len(outcome.failures), "conversation")
-        raise CannotMeasure(f"{out}: {failed} failed; the first error: {first['reason']}")
+        raise CannotMeasure(f"{given.out}: {failed} failed; the first error: {first['reason']}")
     return Run(outcome.run)
 
 

@@ -12,12 +12,13 @@ from lab.embedding.vectors import Vectors
 from lab.golden.model import Probe
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, Play, RecallCall, Source, TurnWrites, replay
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.receipts import Listed, listed
 from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.replay.timeline import RecallPoint, recall_points
 from lab.retrieval.retrievers import Retrieval, StoreRetriever, make_store
 from lab.retrieval.tokens import words_under
+from lab.runs.request import ReplayRequest
 from lab.systems.contract import Arm, Recall
 from lab.systems.kit import Kit, Tools
 from lab.systems.registry import make_arm, parse_arms

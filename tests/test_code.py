@@ -16,7 +16,8 @@ from lab.base import code
 from lab.base.code import closure, code_key, imported_by, imports_of, modules_in
 from lab.recordings.readers import FORMATS
 from lab.replay.candidates import ROOTS
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import DEFINITIONS, SCORING
 from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.config.table import POLICIES
@@ -231,7 +232,8 @@ def test_names_in_the_registry_are_those_of_the_modules() -> None:
 LOADED = """
 import json, sys
 from pathlib import Path
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
+from lab.runs.request import ReplayRequest
 from lab.replay.run import run_replay
 
 path, out, *arms = sys.argv[1:]

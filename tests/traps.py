@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.set_registry import shipped
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 
 ARMS = Path(__file__).resolve().parents[1] / "lab" / "gate" / "selftest" / "arms"

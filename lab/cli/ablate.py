@@ -10,12 +10,12 @@ import typer
 from lab.base.errors import CannotMeasure
 from lab.base.formatting import bracketed, counted, signed
 from lab.cli import options
+from lab.cli.options import LABELLED, takes_replay_options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
-from lab.cli.replay_options import LABELLED, takes_replay_options
 
 if TYPE_CHECKING:
     from lab.compare.arms import StepResult
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
 
 def add_to(app: typer.Typer) -> None:

@@ -9,11 +9,11 @@ import typer
 
 from lab.base.errors import UnusableInput
 from lab.cli import options
+from lab.cli.options import LABELLED, takes_replay_options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_trial
-from lab.cli.replay_options import LABELLED, takes_replay_options
 
 if TYPE_CHECKING:
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
     from lab.studies.acceptance.verdict import Acceptance
 
 

@@ -56,10 +56,10 @@ def demo(
     from lab.gate.policy import read_policy
     from lab.gate.verdict import judge
     from lab.measures.score import headlines, score_and_write, summarise
-    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
     from lab.report.build import build_report
     from lab.runs.notes import trial
+    from lab.runs.request import ReplayRequest
     from lab.runs.scores import read_gold
     from lab.studies.saturation import FILE, saturation, write_points
 

@@ -14,13 +14,13 @@ from lab.base.set_registry import golden_at, recordings_at
 from lab.cli import options
 from lab.cli.golden_judge import judge
 from lab.cli.golden_tables import emit_agreement, emit_differences, emit_run
+from lab.cli.options import takes_replay_options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_list, emit_table
-from lab.cli.replay_options import takes_replay_options
 
 if TYPE_CHECKING:
     from lab.golden.model import Aside, GoldenSet
     from lab.recordings.model import Recording
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
 RecordingsOf = Annotated[
     Path | None,

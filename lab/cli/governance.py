@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli import options
+from lab.cli.options import TURNS, takes_replay_options
 from lab.cli.output import Json, announce
-from lab.cli.replay_options import TURNS, takes_replay_options
 from lab.cli.study import finish
 
 if TYPE_CHECKING:
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
 
 def add_to(app: typer.Typer) -> None:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
     from lab.host.home import Home
     from lab.host.snapshot import Snapshot
-    from lab.replay.plan import ReplayRequest
     from lab.replay.run import Outcome
     from lab.runs.directory import RunDirectory
+    from lab.runs.request import ReplayRequest
 
 OUT = Path("reports/init")
 SNAPSHOTS, POOL, DRAW, PLAN, GOLDEN = "snapshots", "pool.jsonl", "draw.json", "plan.toml", "golden.jsonl"
@@ -196,7 +196,7 @@ def _snapshot(home: Home, root: Path, date: str, *, fresh: bool) -> Snapshot:
 
 
 def _request(snapshot: Snapshot, new: Path, golden: Path | None, out: Path, embedder: str, seed: int) -> ReplayRequest:
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
     judged = golden or (out / GOLDEN if (out / GOLDEN).is_file() else None)
     return ReplayRequest(
@@ -230,8 +230,8 @@ def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int, 
 
 def _require_same_origins(place: Path, request: ReplayRequest, out: Path) -> None:
     """Raise :class:`UnusableInput` if the run there, and so the pool, was made of other origins."""
-    from lab.replay.plan import ReplayRequest as Asked
     from lab.runs.directory import MANIFEST, open_run
+    from lab.runs.request import ReplayRequest as Asked
 
     if not (place / MANIFEST).is_file():
         return

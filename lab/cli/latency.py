@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli.latency_tables import emit_latency
+from lab.cli.options import LABELLED, takes_replay_options
 from lab.cli.output import Json, announce, emit_folded, emit_json
-from lab.cli.replay_options import LABELLED, takes_replay_options
 
 if TYPE_CHECKING:
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
 DEFAULT_ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 

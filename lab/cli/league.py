@@ -68,8 +68,8 @@ def league(
     league.json and admission.json.
     """
     from lab.base.formatting import counted
-    from lab.replay.plan import ReplayRequest
     from lab.report.league import headline_columns, headline_rows, statements, write_page
+    from lab.runs.request import ReplayRequest
     from lab.studies.league.arms import default_arms, entrants_of, parse_budgets
     from lab.studies.league.command import league_command
     from lab.studies.league.league import run_league

@@ -1,16 +1,21 @@
-"""Options shared by several commands."""
+"""Options shared by several commands, each declared once. Those of a replay come from :mod:`lab.runs.request`."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lab.base.errors import UnusableInput
 from lab.base.set_registry import golden_at, is_shipped, recordings_at
 from lab.cli import completion
+from lab.runs.request import STORE, Argument, Options, ReplayRequest, arguments
 
 # Commands whose PATH may be a run directory.
 TAKES_RUNS = ("acceptance",)
@@ -60,13 +65,28 @@ def missing_format(path: Path) -> UnusableInput:
     return UnusableInput("missing option --format: lab recordings list shows the formats")
 
 
+def replay_option(field: str, also: str = "") -> Any:
+    """Return typer's description of an option of a replay, by its field; ``also`` is added to its help."""
+    argument = arguments()[field]
+    about = argument.option
+    return typer.Option(
+        argument.flag,
+        metavar=about.metavar,
+        min=about.min,
+        parser=None if about.path is Path else about.path,
+        autocompletion=getattr(completion, about.complete) if about.complete else None,
+        help=about.help + also,
+    )
+
+
+Run = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 Recordings = Annotated[
     Path,
     typer.Argument(
         metavar="PATH",
         parser=recordings_at,
         autocompletion=completion.sets,
-        help="A recording, a folder of recordings, or a shipped set: shipped:operators.",
+        help=arguments()["path"].option.help,
     ),
 ]
 GoldenSet = Annotated[
@@ -94,125 +114,30 @@ Format = Annotated[
         default_factory=str,
         show_default=False,
         callback=_format_of,
-        help="Format of the recordings: lab, openclaw, … (see lab recordings list). Required unless PATH is shipped.",
+        help=arguments()["format"].option.help,
     ),
 ]
+Golden = Annotated[Path | None, replay_option("golden")]
+Memories = Annotated[str | None, replay_option("memories")]
+MemoriesFrom = Annotated[str | None, replay_option("memories_from")]
+Source = Annotated[str, replay_option("source")]
+LabelMode = Annotated[str | None, replay_option("labels")]
+MustShare = Annotated[float | None, replay_option("must_share")]
+NiceShare = Annotated[float | None, replay_option("nice_share")]
+Haystack = Annotated[int | None, replay_option("haystack")]
+HaystackFrom = Annotated[list[str] | None, replay_option("haystack_from")]
+Seed = Annotated[int, replay_option("seed")]
+Scope = Annotated[str, replay_option("scope")]
+RecallTurns = Annotated[str | None, replay_option("recall_turns")]
+StoreName = Annotated[str, replay_option("store")]
+Profile = Annotated[str, replay_option("profile")]
+Limit = Annotated[int | None, replay_option("limit")]
+Origins = Annotated[list[str], replay_option("origin")]
+Embedder = Annotated[str, replay_option("embedder")]
+Answers = Annotated[str, replay_option("answers")]
+AllowRemote = Annotated[bool, replay_option("allow_remote")]
 RunFolder = Annotated[Path, typer.Option("--out", help="The run directory: new, or made with the same arguments.")]
-Golden = Annotated[
-    Path | None,
-    typer.Option(
-        parser=golden_at,
-        metavar="PATH",
-        autocompletion=completion.sets,
-        help="Golden set in the lab's format. [default: golden/NAME beside datasets/NAME]",
-    ),
-]
-Memories = Annotated[
-    str | None, typer.Option(help="What counts as a memory (see lab recordings list FORMAT). [default: by format]")
-]
-_STORE = (
-    "A LanceDB folder, an export of one (.jsonl, .json), or the address of a running rsclaw (http://127.0.0.1:PORT; "
-    "its token is read from LAB_RSCLAW_TOKEN), whose memories replace those of the recording. It is only read."
-)
-MemoriesFrom = Annotated[
-    str | None, typer.Option(metavar="STORE", help=f"{_STORE} Texts are embedded again unless --vectors is stored.")
-]
-CheckedMemories = Annotated[str | None, typer.Option(metavar="STORE", help=_STORE)]
-VectorSource = Annotated[
-    str,
-    typer.Option(
-        "--vectors",
-        help="embed, or stored: use the vectors in the store of --memories-from. --embedder must be the model that "
-        "made them, which is checked on a sample of the texts.",
-    ),
-]
-Answers = Annotated[
-    str,
-    typer.Option(
-        "--answers",
-        help="live, or recorded: use the answers of external systems and rerankers in an earlier run, and call none.",
-    ),
-]
-AllowRemote = Annotated[
-    bool,
-    typer.Option(
-        "--allow-remote",
-        help="Allow an external system (NAME=http:URL) on another machine. It receives the texts of the recording.",
-    ),
-]
-Source = Annotated[
-    str,
-    typer.Option(
-        help="Source of the memories. given: the recording, or --memories-from. tools: the agent's tool calls. "
-        "captured: what the arm itself captured during the replay."
-    ),
-]
-LabelMode = Annotated[
-    str | None,
-    typer.Option(
-        "--labels",
-        help="Importance labels: recorded, sampled, distractors or heuristic-v1. "
-        "[default: recorded if present, else sampled]",
-    ),
-]
-MustShare = Annotated[
-    float | None, typer.Option(help="Share of all memories sampled as must_remember. [default: 0.10]")
-]
-NiceShare = Annotated[
-    float | None, typer.Option(help="Share of all memories sampled as nice_to_have. [default: .7 of the rest]")
-]
-HardRules = Annotated[
-    int, typer.Option(min=0, help="Number of must_remember memories per conversation to sample as hard rules.")
-]
-Haystack = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Number of memories of other conversations to add to each conversation, as distractors. "
-        "[default: 400 for shipped:operators, else 0]",
-    ),
-]
-HaystackFrom = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--haystack-from",
-        metavar="SET[:FORMAT]",
-        help="Fill --haystack from this set where the recordings have too few memories. Repeat for more.",
-    ),
-]
-Categories = Annotated[
-    str, typer.Option(help="recorded, or detected: preference, decision or todo, detected from the words.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of sampled labels and of the random arm.")]
-Scope = Annotated[
-    str,
-    typer.Option(
-        help="none: ignore scopes. recorded: a turn can recall only memories of its own scope. tags: scopes are "
-        "read from [SCOPE: …] tags."
-    ),
-]
-RecallTurns = Annotated[str | None, typer.Option(help="Turns to recall at: user, all or none. [default: by format]")]
-MaxItems = Annotated[
-    int | None,
-    typer.Option(help="Maximum number of injected items if the configuration sets none. [default: 6; upstream 4]"),
-]
-StoreName = Annotated[str, typer.Option("--store", help="exact (for quality) or lancedb (the live path).")]
-Profile = Annotated[str, typer.Option(help="Engine profile: seed or upstream.")]
-Depth = Annotated[int, typer.Option(help="Length of the ranking of an untiered arm.")]
-Limit = Annotated[int | None, typer.Option(help="Replay only the first N conversations.")]
-Conversations = Annotated[
-    list[str] | None, typer.Option("--conversation", help="Replay only this conversation. Repeat for more.")
-]
-Origins = Annotated[
-    list[str],
-    typer.Option(
-        "--origin",
-        metavar="ORIGIN",
-        autocompletion=completion.origins,
-        help="Take conversations that this started: person (or unknown), group, cron, hook, heartbeat, subagent, acp, "
-        "system; all takes everything. Repeat for more.",
-    ),
-]
+CheckedMemories = Annotated[str | None, typer.Option(metavar="STORE", help=STORE)]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 Dask = Annotated[
     str | None,
@@ -225,23 +150,6 @@ ShardOf = Annotated[
     str | None,
     typer.Option("--shard", metavar="I/N", help="Replay only the I-th of N shards; lab runs merge joins them."),
 ]
-Embedder = Annotated[
-    str,
-    typer.Option(
-        help="The default model; st:FOLDER, a sentence-transformers model; openai:MODEL@URL, an OpenAI-compatible "
-        "endpoint with its key in LAB_EMBEDDER_KEY; or hashing, no model, only for trying things out."
-    ),
-]
-Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON or YAML) of arms without their own.")]
-FaultNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fault",
-        metavar="NAME[=WHEN]",
-        help="Inject a fault: embedder_down, input_too_long, fts_error, vector_error, slow_store or docs_missing; "
-        "at every turn, at a share of turns (=0.1) or at one (=TURN). Repeat for more.",
-    ),
-]
 BASELINES = Path("reports/baselines")
 BaselinesFolder = Annotated[
     Path, typer.Option("--baselines", metavar="FOLDER", help="Folder of the baselines. Commit it, or share it.")
@@ -249,3 +157,75 @@ BaselinesFolder = Annotated[
 Day = Annotated[str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="The date to record. [default: today]")]
 
 Slides = Annotated[bool, typer.Option("--slides", help="Also draw each figure as a slide (SVG and PNG) in figures/.")]
+
+REPLAY = tuple(field.name for field in dataclasses.fields(Options))
+# Options for scopes, and for the turns and conversations to replay.
+TURNS = ("scope", "recall_turns", "limit", "conversation", "origin")
+# The same, with options for gold and labels.
+LABELLED = ("golden", "labels", "must_share", "nice_share", "hard_rules", "categories", "seed", *TURNS)
+
+
+def takes_replay_options(
+    *fields: str,
+    arms: Sequence[str] = (),
+    fixed: bool = False,
+    default_arms: str = "",
+    defaults: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the argument PATH, --format and the options of ``fields`` to a command.
+
+    The command receives a ``ReplayRequest`` as its first argument. ``arms`` are the default arms and ``default_arms``
+    their description in the help. With ``fixed``, the command always uses ``arms`` and has no --arm. ``defaults``
+    replace the default values of options, by field.
+    """
+    own = defaults or {}
+    # Help lists the options of every command in the same order.
+    chosen = {field: about for field, about in arguments().items() if field in fields}
+    shown = default_arms or ", ".join(arms)
+    arm = Annotated[list[str] | None, replay_option("arms", f" [default: {shown}]" if shown else "")]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        # Commands import the class for type checkers alone.
+        names = {**command.__globals__, "ReplayRequest": ReplayRequest}
+        declared = list(inspect.signature(command, eval_str=True, globals=names).parameters.values())[1:]
+        parameters = [
+            _parameter("path", Recordings),
+            _parameter("format", Format),
+            *(parameter for parameter in declared if parameter.name != "as_json"),
+            *([] if fixed else [_parameter("arm", arm, None)]),
+            *(_replay_parameter(field, about, own.get(field, about.default)) for field, about in chosen.items()),
+            *(parameter for parameter in declared if parameter.name == "as_json"),
+        ]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            values = {field: _value(given.pop(about.name), about) for field, about in chosen.items()}
+            chosen_arms = tuple(arms if fixed else given.pop("arm") or arms)
+            command(ReplayRequest(str(given.pop("path")), given.pop("format"), chosen_arms, **values), **given)
+
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # Typer reads it
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+        )
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _replay_parameter(field: str, about: Argument, default: Any) -> inspect.Parameter:
+    """Return the parameter of an option; typer reads several values as a list, and a path as a path."""
+    kind: Any = list[str] | None if about.is_many else Path | None if about.option.path else about.type
+    return _parameter(
+        about.name, Annotated[kind, replay_option(field)], (list(default) or None) if about.is_many else default
+    )
+
+
+def _value(value: Any, about: Argument) -> Any:
+    """Return a value in the form that ``ReplayRequest`` stores."""
+    if about.is_many:
+        return tuple(value or ())
+    return str(value) if isinstance(value, Path) else value

@@ -11,12 +11,12 @@ import typer
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import counted
 from lab.cli import options
+from lab.cli.options import REPLAY, takes_replay_options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_next, emit_notes, emit_table, emit_trial
-from lab.cli.replay_options import OPTIONS, takes_replay_options
 
 if TYPE_CHECKING:
-    from lab.replay.plan import ReplayRequest
     from lab.runs.directory import RunDirectory
+    from lab.runs.request import ReplayRequest
 
 
 # The two policies to compare, and untiered search as a reference.
@@ -29,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("score")(score)
 
 
-@takes_replay_options(*OPTIONS, arms=ARMS)
+@takes_replay_options(*REPLAY, arms=ARMS)
 def replay(
     request: ReplayRequest,
     *,

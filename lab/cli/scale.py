@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli import options
+from lab.cli.options import LABELLED, takes_replay_options
 from lab.cli.output import Json, announce
-from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.cli.study import finish
 
 if TYPE_CHECKING:
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
 LEGEND = (
     "In reach: how many memories a probe could recall, on average. RepeatRate: – if no two turns of a conversation "

@@ -9,12 +9,12 @@ import typer
 
 from lab.base.formatting import counted
 from lab.cli import options
+from lab.cli.options import LABELLED, takes_replay_options
 from lab.cli.output import Json, announce
-from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.cli.study import finish
 
 if TYPE_CHECKING:
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
 
 def add_to(app: typer.Typer) -> None:

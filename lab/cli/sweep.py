@@ -10,11 +10,11 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.base.formatting import bracketed, counted, signed
 from lab.cli import options
+from lab.cli.options import LABELLED, takes_replay_options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
-from lab.cli.replay_options import LABELLED, takes_replay_options
 
 if TYPE_CHECKING:
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
     from lab.studies.sweep.front import Configuration
     from lab.studies.sweep.sweep import Swept
 

@@ -27,8 +27,8 @@ from lab.nightly.against import ALONE, judged, named
 from lab.nightly.plan import JUDGE, Frozen, NightlySet
 from lab.recordings.readers import Library, of_origins, read_library
 from lab.replay.memories_from import read_stored, with_stored
-from lab.replay.plan import ReplayRequest
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 
 SINCE = "since"

@@ -37,10 +37,11 @@ from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
 from lab.nightly.past_runs import earlier_runs
 from lab.nightly.plan import NightlyPlan, NightlySet
 from lab.nightly.trend import append, points_of
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.notes import trial_of
+from lab.runs.request import ReplayRequest
 from lab.runs.resume import packages
 from lab.runs.scores import read_gold
 

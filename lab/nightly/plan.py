@@ -46,7 +46,7 @@ from lab.gate.policy import Policy, read_policy
 from lab.host.snapshot import STORE
 from lab.recordings.readers import require_known
 from lab.replay.memories_from import is_address
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 
 SHIPPED = Path(__file__).parent / "plans"
 POLICY = "nightly"

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields
 from pathlib import Path
 from shlex import join
 
 from lab.base.set_registry import SHIPPED, golden_beside, shipped_name
-from lab.replay.plan import ReplayRequest
 from lab.runs.manifest import Manifest
+from lab.runs.request import arguments as options
 
-# Arguments whose options are spelt differently.
-OPTIONS = {"arms": "--arm", "faults": "--fault"}
 # The folders of an absolute path, at the start of an argument or after the name in NAME=PATH.
 _FOLDERS = re.compile(r"(^|=)(?:~[^/\\]*|[A-Za-z]:)?[/\\](?:[^=]*[/\\])?(?=[^/\\=]+[/\\]?$)")
 # Conversations that a message names.
@@ -74,19 +71,17 @@ def shown_path(path: str) -> str:
 
 
 def _options(asked: Mapping[str, object]) -> Iterator[str]:
-    for field in fields(ReplayRequest):
-        value = asked.get(field.name)
-        default = () if field.default is MISSING else field.default
-        if field.name == "golden" and value == str(golden_beside(Path(str(asked["path"])))):
+    for name, argument in options().items():
+        value = asked.get(name)
+        if name == "golden" and value == str(golden_beside(Path(str(asked["path"])))):
             continue
-        if field.name == "path" or value is None or value == default or value == list(_listed(default)):
+        if name == "path" or value is None or _listed(value) == _listed(argument.default):
             continue
-        option = OPTIONS.get(field.name, f"--{field.name.replace('_', '-')}")
         if value is True:
-            yield option
+            yield argument.flag
             continue
         for element in _listed(value):
-            yield from (option, str(element))
+            yield from (argument.flag, str(element))
 
 
 def _listed(value: object) -> list[object]:

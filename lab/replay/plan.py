@@ -20,7 +20,7 @@ from lab.embedding.vectors import StoredVectors
 from lab.golden.files import read_golden
 from lab.golden.model import GoldenSet, Probe, is_added
 from lab.recordings.model import EQUAL, GLOBAL, MUST, UNKNOWN, Memory, Recording, equal_conversations
-from lab.recordings.readers import ALL, DEFAULT, Library, Origins, format_named, of_origins, read_library, with_golden
+from lab.recordings.readers import Library, Origins, format_named, of_origins, read_library, with_golden
 from lab.replay.haystack import default_haystack, fill, supply_format, without_absent
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import SOURCES, Source
@@ -30,60 +30,17 @@ from lab.retrieval.faults import FaultPlan
 from lab.retrieval.retrievers import STORES, Retrieval
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Haystack, resolved_of
+from lab.runs.request import ReplayRequest
 from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.memory import is_hard_rule
 from lab.systems.registry import info_of, make_arm, modules_of, parse_arms
-from lab.systems.spec import ANSWERS, LIVE, RECORDED, ArmSpec
+from lab.systems.spec import ANSWERS, RECORDED, ArmSpec
 
 CATEGORIES = ("recorded", "detected")
 VECTORS = ("embed", "stored")
 # How arms are queried under each value of --scope.
 SCOPES = {"none": "open", "recorded": "given", "tags": "tags"}
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
-    """The arguments of ``lab replay`` as given; None selects the default."""
-
-    path: str
-    format: str
-    arms: tuple[str, ...]
-    golden: str | None = None
-    store: str = "exact"
-    profile: str = "seed"
-    memories: str | None = None
-    labels: str | None = None
-    must_share: float | None = None
-    nice_share: float | None = None
-    seed: int = 0
-    scope: str = "none"
-    recall_turns: str | None = None
-    max_items: int | None = None
-    depth: int = 50
-    limit: int | None = None
-    conversation: tuple[str, ...] = ()
-    origin: tuple[str, ...] = DEFAULT
-    config: str | None = None
-    embedder: str = "all-MiniLM-L6-v2"
-    faults: tuple[str, ...] = ()
-    memories_from: str | None = None
-    hard_rules: int = 0
-    categories: str = "recorded"
-    vectors: str = "embed"
-    source: str = "given"
-    haystack: int | None = None
-    haystack_from: tuple[str, ...] = ()
-    answers: str = LIVE
-    allow_remote: bool = False
-
-    @classmethod
-    def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:
-        """Return the arguments from a manifest, with its lists as tuples; one without origins replayed all."""
-        given: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-        }
-        return cls(**{"origin": (ALL,)} | given)
 
 
 @dataclass(frozen=True, slots=True)

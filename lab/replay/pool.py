@@ -28,10 +28,11 @@ from lab.replay.haystack import fill
 from lab.replay.labels import labels_note
 from lab.replay.loop import replay
 from lab.replay.memories_from import is_address, read_stored, with_stored
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Announce, open_sources, play_of, prepare, tools_of
 from lab.replay.timeline import births
 from lab.runs.manifest import Haystack
+from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.capture.candidates import split_candidates
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.recall.trivial import is_trivial

@@ -18,10 +18,11 @@ from lab.base.progress import Progress
 from lab.base.shape import to_json
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.manifest import resolved_of
 from lab.runs.notes import config_notes, trial_of_replay
+from lab.runs.request import ReplayRequest
 from lab.systems.contract import Recall
 from lab.systems.openclaw.arms import FlowArm
 from lab.systems.openclaw.config.file import read_value

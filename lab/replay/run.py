@@ -33,12 +33,13 @@ from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached
 from lab.replay.executors import Replayed, replay_each, size, workers_for
 from lab.replay.labels import labels_note
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Announce, open_sources, prepare
 from lab.replay.timeline import recall_points
 from lab.runs.directory import GOLDEN, RunDirectory, open_run
 from lab.runs.manifest import Content, Shard, resolved_of
 from lab.runs.notes import config_notes, missing_notes
+from lab.runs.request import ReplayRequest
 from lab.runs.resume import Fresh, create_or_resume, decisive, finish, keep, resume_or_begin, tolerated
 from lab.systems.contract import Arm
 

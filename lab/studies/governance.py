@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording
 from lab.replay.command import NO_GOLD, shown_path
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import table_of, write_table
 from lab.studies.relabelled import Assignment, Tally, relabelled, total
 from lab.systems.openclaw.capture.categories import IMPORTANCE

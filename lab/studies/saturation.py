@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.embedding.embedder import DEFAULT_MODEL
 from lab.replay.command import NO_GOLD, shown_path
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import table_of, write_table
 from lab.studies.draws import Draw, saturating
 from lab.studies.relabelled import Assignment, Tally, relabelled, total

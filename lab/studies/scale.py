@@ -18,10 +18,11 @@ from lab.measures.latency import TOTAL, stages
 from lab.measures.score import score_and_write, summarise
 from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.haystack import TooFew
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.notes import trial
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, table_of, write_table
 

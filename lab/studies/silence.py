@@ -18,9 +18,10 @@ from lab.base.errors import CannotMeasure, NotComparable, UnusableInput
 from lab.base.progress import Progress
 from lab.recordings.model import Recording
 from lab.replay.loop import replay
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.retrieval.silence import SIGNALS
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import write_table
 from lab.systems.baselines.arm import LANE_DEPTH, Baseline, BaselineArm, Question, Ranking
 from lab.systems.openclaw.config.settings import EngineConfig

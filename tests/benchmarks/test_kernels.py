@@ -14,12 +14,12 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from lab.measures.score import score_run
 from lab.recordings.model import LABELS, MUST, NICE
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Candidate, Filter
 from lab.retrieval.exact import BAND, Lane, Members
 from lab.retrieval.tokens import ScanWords, TextSettings, Tokens
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.budget import Budget, Slot

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.build import build_report
+from lab.runs.request import ReplayRequest
 
 # Would change the title of a page in which it ran.
 ATTACK = "<script>document.title='owned'</script><img src=http://127.0.0.1:9/x onerror=\"document.title='owned'\">"

@@ -19,8 +19,8 @@ from lab.golden.judging import Decision, open_judging
 from lab.golden.model import marks
 from lab.golden.pool import read_pool
 from lab.recordings.readers import not_among
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "golden" / "operators"

@@ -13,12 +13,12 @@ import pytest
 from lab.base.set_registry import shipped
 from lab.compare.changes import changes
 from lab.embedding.cache import cache_folder
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.build import build_report
 from lab.report.stored import HEADERS, capture_table, growth
 from lab.retrieval.tokens import TextSettings, Tokens
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table, write_table
 
 

@@ -15,9 +15,9 @@ from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
 from lab.recordings.model import equal_conversations
 from lab.recordings.readers import read_library
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [f"clone-{number}" for number in range(10)]

@@ -16,9 +16,9 @@ from lab.base.errors import CannotMeasure
 from lab.embedding.embedder import SentenceTransformerEmbedder, embedder_named
 from lab.embedding.housekeeping import damage
 from lab.embedding.vectors import Vectors
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import open_run
+from lab.runs.request import ReplayRequest
 from lab.view.recorded import Recorded
 from tests.embedding.conftest import PROJECT, Endpoint
 

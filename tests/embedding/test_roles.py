@@ -26,12 +26,12 @@ from lab.embedding.embedder import (
     verified_default_folder,
 )
 from lab.embedding.vectors import Vectors
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.tokens import ScanWords
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.openclaw.memory import normal_row
 

@@ -9,9 +9,9 @@ import pytest
 from lab.gate.outputs import write_verdict
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.build import build_report
+from lab.runs.request import ReplayRequest
 from tests.extras.conftest import Serious
 
 

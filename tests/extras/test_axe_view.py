@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from tests.extras.conftest import Serious
 
 TURN = "conversation=harbor-release&turn=harbor-release%2Fs06%2Ft03"

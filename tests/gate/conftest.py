@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lab.canary.audit.audit import audit as read_logs
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1")

@@ -14,9 +14,9 @@ from lab.gate.measures import Evidence, judge_compared
 from lab.gate.outputs import headline
 from lab.gate.policy import Control, Policy, Rule, read_policy
 from lab.gate.verdict import answer_of, judge, overall
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from tests.gate.paired import pairs
 
 TIERS = Control("hybrid", "tiers are worth having", "tiers are not worth having")

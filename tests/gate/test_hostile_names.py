@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from tests.cli.terminal import all_written
 
 pytestmark = pytest.mark.slow

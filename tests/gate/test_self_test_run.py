@@ -12,8 +12,9 @@ from lab.gate.policy import read_policy
 from lab.gate.selftest.faults import Fault, change, shipped_faults
 from lab.gate.selftest.run import LAYERS, Clean, Report, Swapped, clean_run, judge_swaps, self_test
 from lab.gate.selftest.sandbox import HERE, Replay, Sandbox, shipped_replays
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 from lab.measures.catalogue import ALIASES, CATALOGUE, MEASURES, RANKED, canonical, direction, is_better, listed
 from lab.measures.model import LAST
 from lab.measures.score import score_run
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 
 UNITS = {"probe", "turn", "conversation"}
 

@@ -15,9 +15,9 @@ import pytrec_eval
 from lab.base.errors import UnusableInput
 from lab.measures.score import score_run
 from lab.measures.trec import evaluate, export_run, read_qrels, read_run, safe
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "none", "oracle")

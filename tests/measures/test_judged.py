@@ -14,10 +14,10 @@ from lab.golden.files import golden_bytes, read_golden
 from lab.golden.model import GoldenSet, Probe
 from lab.measures.judged import judged_shares
 from lab.measures.score import score_run
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.receipts import read_receipts
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 
 ARMS = ("hybrid", "vector", "bm25", "random")

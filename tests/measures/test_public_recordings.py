@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lab.measures.score import score_run, summarise
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ from lab.base.errors import CannotMeasure, Incomplete, UnusableInput
 from lab.compare.paired import compare_arms
 from lab.measures.judged import judged_shares
 from lab.measures.score import more_measures, score_and_write, score_run, summarise
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import Scores, read_gold
 
 ARMS = ("recency", "none", "oracle", "tier_first_v1")

@@ -16,9 +16,9 @@ from lab.compare.changes import changes
 from lab.nightly import baselines
 from lab.nightly.baselines import Approval, approve, damage, find, get, open_baseline, remove
 from lab.nightly.nightly_folder import runs_of_nightly_run
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.request import ReplayRequest
 
 DAY, NEXT = "2026-03-01", "2026-03-02"
 

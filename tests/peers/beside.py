@@ -131,8 +131,8 @@ def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
 
 def _lab(family: Family, settings: dict[str, Any], table: Path, server: EmbeddingServer, place: Path) -> list[Answer]:
     """Return the results of ``lab replay`` on a recording with the plugin's table, vectors and provider."""
-    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
+    from lab.runs.request import ReplayRequest
     from lab.runs.tables import read_table
 
     recording, arm = place / "turns.jsonl", place / "settings.json"

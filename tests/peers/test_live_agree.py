@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.canary.agree.agreement import Agreement, agreement
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 
 Shared = Callable[..., Path]
 

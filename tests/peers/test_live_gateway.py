@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 
 MARKER = "autoRecall.receipt "

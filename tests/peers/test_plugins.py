@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lab.base.errors import CannotMeasure
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 
 HERE = str(Path(__file__).parent)

@@ -21,8 +21,8 @@ from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.native import line_schema
 from lab.recordings.native import read as read_native
 from lab.recordings.readers import FORMATS, Library, read_library, with_golden
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 
 Sample = Callable[[str, Path], Path]
 

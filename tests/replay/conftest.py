@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import Outcome, run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 
 

@@ -13,8 +13,8 @@ import pytest
 from lab.embedding.embedder import HashingEmbedder
 from lab.recordings.model import Memory, Turn
 from lab.replay.admission import ANSWER, FILE, MEMORIES, Admission, Ground, Refused, admit, require_admitted
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.systems.budget import within
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Item, MemorySystem, Recall, Signals, Stored, Writes
 from lab.systems.kit import Kit

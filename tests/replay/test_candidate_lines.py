@@ -16,8 +16,8 @@ from lab.golden.judging import open_judging
 from lab.golden.lint import lint
 from lab.golden.pool import read_pool
 from lab.recordings.readers import read_library
-from lab.replay.plan import ReplayRequest
 from lab.replay.pool import make_capture_pool, material
+from lab.runs.request import ReplayRequest
 
 LINES = (
     {"kind": "recording", "schema": "lab.recording.v1", "conversation": "kiln", "language": "en", "title": "A kiln"},

@@ -10,9 +10,10 @@ import pytest
 
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.run import contents_of
 from lab.runs.manifest import Content
+from lab.runs.request import ReplayRequest
 
 
 @pytest.fixture(scope="module")

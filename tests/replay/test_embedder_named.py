@@ -111,8 +111,8 @@ def test_plan_of_run_keeps_the_embedder_name(ran: RunDirectory) -> None:
 
 
 def test_replay_other_embedder_is_announced_first(desk: Desk, ran: RunDirectory) -> None:
-    from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
+    from lab.runs.request import ReplayRequest
 
     messages: list[str] = []
     run_replay(ReplayRequest.of_manifest(ran.manifest.asked), desk.home / "again", announce=messages.append)

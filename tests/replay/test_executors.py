@@ -239,7 +239,7 @@ def test_run_replay_full_disk_ends_the_replay(desk: Any, monkeypatch: pytest.Mon
 
 
 def test_plan_alone_gives_the_labels_of_the_full_plan(realmem: Path) -> None:
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
     plan = make_plan(
         ReplayRequest(str(realmem), "realmem", ("tier_first_v1",), labels="distractors", hard_rules=2, limit=2)

@@ -10,8 +10,8 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.replay.explain import Explanation, explain
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.openclaw.memory import engine_id
 from tests.playing import as_listed, listed_in

@@ -14,10 +14,10 @@ from lab.recordings.model import LABELS, Memory, Recording, Turn
 from lab.recordings.readers import read_library
 from lab.replay.explain import explain
 from lab.replay.loop import Answered
-from lab.replay.plan import ReplayRequest
 from lab.replay.receipts import SafetyChecks
 from lab.replay.run import run_replay
 from lab.retrieval.retrievers import STORES
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.studies.saturation import saturation
 from tests.playing import arms_named, keys_of, played

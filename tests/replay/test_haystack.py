@@ -20,8 +20,9 @@ from lab.measures.score import score_run, summarise
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.readers import read_library
 from lab.replay.haystack import Supply, TooFew, with_haystack
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.systems.openclaw.near_duplicate import says_the_same
 

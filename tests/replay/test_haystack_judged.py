@@ -13,8 +13,9 @@ from lab.base.errors import UnusableInput
 from lab.golden.files import golden_bytes, read_golden
 from lab.golden.model import is_added
 from lab.golden.pool import read_pool
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.pool import Chosen, make_pool, material
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 
 HOST = "two-desks"

@@ -9,8 +9,8 @@ import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.replay.explain import FILE, Counts, counts_in, explain, missed, write_missed
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.notes import missing_notes
+from lab.runs.request import ReplayRequest
 from tests.playing import arms_named
 from tests.replay.conftest import Desk
 

@@ -22,12 +22,13 @@ from lab.golden.pool import read_pool
 from lab.measures.score import score_and_write
 from lab.recordings.convert import convert
 from lab.recordings.readers import Origins, of_origins, read_library
-from lab.replay.plan import ReplayRequest, make_plan, plan_of
+from lab.replay.plan import make_plan, plan_of
 from lab.replay.pool import Chosen, make_capture_pool, make_drawn_pool, material
 from lab.replay.run import run_replay
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import manifest_schema
+from lab.runs.request import ReplayRequest
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid")
 LEFT = "left out: 1 conversation of group, 3 of cron; --origin all takes them"

@@ -14,7 +14,8 @@ from lab.base.errors import UnusableInput
 from lab.base.shape import to_json
 from lab.replay.candidates import rows_of
 from lab.replay.labels import Labels
-from lab.replay.plan import ReplayRequest, make_plan, plan_of
+from lab.replay.plan import make_plan, plan_of
+from lab.runs.request import ReplayRequest
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.golden.pool import Pool
-from lab.replay.plan import ReplayRequest
 from lab.replay.pool import ARMS, Chosen, make_pool, material
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 
 

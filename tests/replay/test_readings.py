@@ -11,10 +11,11 @@ import pytest
 from lab.base.token_estimate import tokens
 from lab.recordings.model import MUST, NICE, Memory, Recording
 from lab.replay.loop import Answered, replay
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.receipts import Readings, body_lines, common_prefix, reasons_in, receipts_table, rows_of
 from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.replay.timeline import RecallPoint
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import misshapen
 from lab.systems.contract import Item, Recall, Signals
 from lab.systems.openclaw.memory import engine_id

@@ -16,10 +16,11 @@ from lab.base.token_estimate import tokens
 from lab.base.utf16 import js_length
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.receipts import Checked, SafetyChecks, latency_table, receipts_table
 from lab.replay.run import run_replay
 from lab.replay.sources import play_of, prepared_sources, tools_of
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table, write_table
 from lab.systems.openclaw.seed.stages import STAGES
 from tests.playing import as_listed, listed_in

@@ -14,9 +14,10 @@ from lab.embedding.embedder import DOCUMENT, HashingEmbedder, Role, SentenceTran
 from lab.recordings.model import MUST, Memory, Recording, Turn
 from lab.replay import sources as sources_module
 from lab.replay.loop import replay
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import open_sources, play_of, prepare, rehearsed, tools_of
+from lab.runs.request import ReplayRequest
 from tests.playing import arms_named, play
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from lab.base.draw import draw
 from lab.recordings.model import MUST
 from lab.replay.candidates import rows_of
 from lab.replay.explain import explain
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.retrieval.faults import KNOWN, NO_VECTOR, SLOW_NS, FaultPlan
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from tests.playing import as_listed, listed_in
 

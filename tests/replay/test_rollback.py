@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.replay.plan import ReplayRequest
 from lab.replay.rollback import rollback
+from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.config.settings import EngineConfig
 from tests.commands import run_here
 

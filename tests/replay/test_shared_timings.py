@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from lab.replay.loop import replay
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.retrieval.exact import ExactStore, ExactView
+from lab.runs.request import ReplayRequest
 from lab.systems.openclaw import finish
 from lab.systems.openclaw.recall import retrieve
 from lab.systems.openclaw.seed import hot_lane

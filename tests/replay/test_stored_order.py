@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 
 Row = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 
 MakeRun = Callable[..., RunDirectory]
 POLICIES = ("tier_first_v1", "tier_quota_v1")

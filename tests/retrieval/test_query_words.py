@@ -7,12 +7,13 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.retrieval.contract import Filter, Query, Row
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.fusion import METHODS, Fusion, fuse
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.tokens import TextSettings, Tokens, distinct_text
+from lab.runs.request import ReplayRequest
 from tests.conftest import ROOT
 
 DISTINCT = TextSettings(query_words="distinct")

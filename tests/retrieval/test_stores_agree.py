@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from lab.recordings.model import LABELS
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter, Lanes, Query, Row, Store
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.tokens import TextSettings, Tokens
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.openclaw.memory import engine_id
 

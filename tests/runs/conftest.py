@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.request import ReplayRequest
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "random", "hybrid")
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.build import build_report
 from lab.report.entry import source_of
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Haystack, HaystackCounts
+from lab.runs.request import ReplayRequest
 from tests.commands import without_charts
 
 if TYPE_CHECKING:

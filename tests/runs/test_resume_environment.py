@@ -11,10 +11,10 @@ import pytest
 
 import lab.runs.resume as resume
 from lab.base.errors import Altered, OtherArguments
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import Environment
+from lab.runs.request import ReplayRequest
 from lab.runs.resume import decisive, environment, tolerated
 
 NOW = environment()

@@ -18,12 +18,12 @@ from lab.gate.outputs import write_verdict
 from lab.gate.policy import SHIPPED, read_policy
 from lab.gate.verdict import judge
 from lab.notebook import open_run as open_notebook
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import HardRules, Labels
 from lab.runs.notes import trial, trial_line
+from lab.runs.request import ReplayRequest
 from lab.view.live import Live
 from lab.view.pages import Viewer
 from lab.view.runs import Runs

@@ -17,9 +17,10 @@ from lab.base.errors import UnusableInput
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Turn
 from lab.replay.loop import Answered, RecallCall, replay
-from lab.replay.plan import ReplayRequest, make_plan, plan_of
+from lab.replay.plan import make_plan, plan_of
 from lab.replay.run import run_replay
 from lab.runs.directory import open_run
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.budget import WIDE, within
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Detail, Item, MemorySystem, Recall, Stored, Writes

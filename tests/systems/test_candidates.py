@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from lab.replay.candidates import Candidates, candidates_path, read_artefact, read_candidates, rows_of, served_by
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.retrieval.retrievers import QueryContext, StoreRetriever
+from lab.runs.request import ReplayRequest
 
 LANES = Lanes(
     [Hit(4, 2.5), Hit(1, 1.25), Hit(7, 1.25)], [Hit(1, 0.75, 0.333333), Hit(0, 0.5, 1.0), Hit(9, 0.25, 3.0)], 17

@@ -8,8 +8,8 @@ import pytest
 
 from lab.compare.paired import paired_differences
 from lab.measures.score import score_run
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 
 pytestmark = pytest.mark.slow
 

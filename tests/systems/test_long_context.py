@@ -17,8 +17,8 @@ from lab.base.errors import UnusableInput
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.explain import CAUSES
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.baselines.neutral import CHINESE, ENGLISH, is_chinese, neutral
 from lab.systems.contract import Ask, Detail

@@ -15,8 +15,8 @@ from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.explain import CAUSES
 from lab.replay.loop import RecallCall, TurnWrites
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.baselines.memory_lancedb import LanceDbArm
 from lab.systems.contract import Ask, Detail, Recall

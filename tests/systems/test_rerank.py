@@ -13,8 +13,8 @@ import pytest
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.embedding.cache import cache_folder
 from lab.recordings.model import Memory
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.systems.contract import Ask, Detail, Recall
 from lab.systems.registry import make_arm
 from lab.systems.rerank.rerank import Reranked, order_in, rerank

@@ -9,10 +9,10 @@ import pytest
 
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import TurnWrites
-from lab.replay.plan import ReplayRequest
 from lab.replay.receipts import receipts_table
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.contract import Stored
 from tests.playing import arms_named, keys_of, played

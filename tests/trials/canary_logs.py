@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.set_registry import shipped
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.openclaw.upstream.js import js_json
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from lab.base.draw import draw
 from lab.compare.statistics import t_quantile
-from lab.replay.plan import ReplayRequest
 from lab.report.tables import text_table
+from lab.runs.request import ReplayRequest
 from lab.studies.sweep.grid import Grid, flat, grid_of, read_grid
 from lab.studies.sweep.sweep import sweep
 from lab.studies.sweep.tally import MEASURES

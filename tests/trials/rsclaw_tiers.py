@@ -16,8 +16,9 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from lab.replay.loop import RecallCall, replay
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.sources import play_of, prepared_sources, tools_of
+from lab.runs.request import ReplayRequest
 from lab.systems.registry import make_arm
 from lab.systems.rsclaw.decay import DAY_SECONDS, TIERS
 from lab.systems.rsclaw.system import Rsclaw

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from canary_logs import POLICIES, Pool, pools_of
 
 from lab.base.set_registry import shipped
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import open_run
+from lab.runs.request import ReplayRequest
 
 DEVELOPMENT, CHECK = "development", "check"
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from lab.base.processes import set_up
 from lab.recordings.model import LABELS
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter, Query
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.tokens import TextSettings, Tokens
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "seed_full")

@@ -22,8 +22,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lab.replay.explain import FILE, Missed, write_missed
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.view.index import Index
 
 LABELS = ("must_remember", "nice_to_have", "nice_to_have", "unknown")

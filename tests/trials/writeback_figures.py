@@ -22,7 +22,8 @@ from lab.cli.output import announce
 from lab.compare.statistics import clustered, sign_flip
 from lab.golden.model import is_added
 from lab.recordings.model import UNKNOWN, Recording
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
+from lab.runs.request import ReplayRequest
 from lab.studies.governance import POLICIES, Grading
 from lab.studies.relabelled import Assignment, Tally, relabelled, total
 

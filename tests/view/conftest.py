@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.request import ReplayRequest
 
 # Texts and names that would run, close or hide something if they stood in a page as they are.
 EVIL = '<script>document.title="run"</script><img src=x onerror=alert(1)>"\'></pre></bdi> 山 \u202e'

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lab.replay.explain import explain, missed
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.view.causes import NAMES, words
 from lab.view.live import Live
 from lab.view.pages import Viewer

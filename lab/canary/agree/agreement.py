@@ -32,10 +32,11 @@ from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
 from lab.recordings.readers import ALL
 from lab.replay.labels import Labels
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import open_sources, prepare
 from lab.retrieval.sentence_words import one_line
 from lab.runs.notes import missing_notes
+from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.arms import FlowArm
 from lab.systems.openclaw.memory import engine_id, normal_label
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.base.errors import CheckFailed
+from lab.cli.options import takes_replay_options
 from lab.cli.output import SHOWN, Json, announce, emit, emit_folded, emit_json, emit_table
-from lab.cli.replay_options import takes_replay_options
 
 if TYPE_CHECKING:
     from lab.canary.agree.agreement import Agreement, Compared
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
 
 def add_to(app: typer.Typer) -> None:

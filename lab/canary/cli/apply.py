@@ -12,11 +12,11 @@ import typer
 from lab.base.config_env import config_if_named
 from lab.base.errors import CheckFailed, NotComparable
 from lab.base.formatting import counted, sentence, together
+from lab.cli.options import TURNS, takes_replay_options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
-from lab.cli.replay_options import TURNS, takes_replay_options
 
 if TYPE_CHECKING:
-    from lab.replay.plan import ReplayRequest
+    from lab.runs.request import ReplayRequest
 
 # Where an OpenClaw host has its configuration and memories, and the sidecar its ledger; the job capture writes the log.
 HOME_FILES = ("openclaw.json", "memory/lancedb", "memory/openclaw-mem.sqlite", "memory/observations.jsonl")

@@ -33,8 +33,8 @@ def main(plan: Path) -> int:
         set_up()
         # The runs are read once and deleted, so they need not survive a crash.
         os.fsync = _unflushed
-        from lab.replay.plan import ReplayRequest
         from lab.replay.run import run_replay
+        from lab.runs.request import ReplayRequest
 
         for replay in task["replays"]:
             outcome = run_replay(ReplayRequest.of_manifest(replay["asked"]), Path(replay["out"]), use_cache=False)

@@ -19,10 +19,11 @@ from lab.embedding.cache import ChunkCache
 from lab.embedding.embedder import DOCUMENT, Role, role_key, roles_of
 from lab.gate.selftest.child import LOADED
 from lab.gate.selftest.faults import PACKAGE, Fault, apply
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.sources import Announce, open_sources, prepare, texts_of
 from lab.retrieval.retrievers import embedded_text
 from lab.retrieval.tokens import Tokens, words_key
+from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.arms import FlowArm
 from lab.systems.openclaw.docs.lane import open_docs
 

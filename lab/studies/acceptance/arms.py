@@ -11,7 +11,8 @@ from lab.base.errors import UnusableInput
 from lab.base.files import dump_json, write_atomically
 from lab.base.shape import deep_merge
 from lab.replay.labels import NICE_OF_REST
-from lab.replay.plan import Plan, ReplayRequest
+from lab.replay.plan import Plan
+from lab.runs.request import ReplayRequest
 from lab.studies.draws import saturating
 from lab.systems.contract import ArmInfo
 from lab.systems.registry import info_of, make_arm, parse_arms

@@ -18,10 +18,11 @@ from lab.gate.verdict import EXIT
 from lab.gate.verdict import Verdict as GateVerdict
 from lab.measures.score import score_and_write
 from lab.replay.command import command_with, shown_path
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import VERDICT, RunDirectory
 from lab.runs.notes import trial
+from lab.runs.request import ReplayRequest
 from lab.studies.acceptance.arms import CANDIDATES, HYBRID, OLD, VECTOR, Cast, cast_in, cast_of, saturated
 from lab.studies.acceptance.criteria import CRITERIA, M1, Result, Runs, judge
 from lab.studies.acceptance.evidence import Measured

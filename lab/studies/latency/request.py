@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.retrieval.lance import VECTOR_INDEXES, VectorIndex
 from lab.retrieval.retrievers import STORES
+from lab.runs.request import ReplayRequest
 from lab.studies.latency.memories import EXCHANGED, NOISE
 
 SIZES = (1_000, 10_000, 100_000)

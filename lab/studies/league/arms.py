@@ -8,7 +8,8 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import file_name
-from lab.replay.plan import ReplayRequest, with_options
+from lab.replay.plan import with_options
+from lab.runs.request import ReplayRequest
 from lab.systems.budget import LEAST, MOST, named_budget, with_budget
 from lab.systems.contract import Arm
 from lab.systems.registry import make_arm, parse_arms, systems

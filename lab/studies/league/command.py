@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from shlex import join
 
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 from lab.studies.league.arms import TOKENS
 
 

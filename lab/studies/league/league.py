@@ -15,10 +15,11 @@ from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import KIND as ADMISSION_KIND
 from lab.replay.admission import Admission, about, admit, claims_of, ground_of
 from lab.replay.command import NO_GOLD, shown_path
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.notes import trial_of, why_failed
+from lab.runs.request import ReplayRequest
 from lab.studies.league.arms import Entrant
 from lab.studies.league.contest import Contest, contest
 from lab.studies.league.sets import LeagueSet

@@ -15,7 +15,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import file_name
 from lab.base.set_registry import SHIPPED, golden_at, is_shipped, recordings_at
 from lab.recordings.readers import FORMATS
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 
 # Options of one set, with the type of their value.
 OPTIONS: dict[str, type] = {

@@ -25,9 +25,10 @@ from lab.base.shape import expect, field
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.loop import replay
-from lab.replay.plan import Plan, ReplayRequest, make_plan, with_options
+from lab.replay.plan import Plan, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.notes import other_embedders
+from lab.runs.request import ReplayRequest
 from lab.runs.resume import made_on, require_same_arguments
 from lab.runs.tables import read_table, write_table
 from lab.studies.draws import Draw, saturating

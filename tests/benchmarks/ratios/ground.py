@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from harness import PROJECT, Bench, Side
 
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Sources, open_sources, prepare
 from lab.retrieval.contract import Store
 from lab.retrieval.exact import BLOCK
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.retrievers import make_store
+from lab.runs.request import ReplayRequest
 from lab.studies.latency.bench import (
     LoadedStore,
     Question,

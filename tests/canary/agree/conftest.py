@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.recall.wrap import wrap
 from tests.recordings.openclaw.conftest import Log
 

@@ -12,8 +12,9 @@ import pytest
 
 from lab.canary.agree.agreement import agreement
 from lab.replay.loop import replay
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.sources import play_of, prepared_sources, tools_of
+from lab.runs.request import ReplayRequest
 
 QUOTAS = {"selectionMode": "tier_quota_v1", "maxItems": 5}
 CONFIGS: dict[str, dict[str, Any]] = {

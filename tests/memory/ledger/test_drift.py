@@ -14,8 +14,9 @@ from lab.golden.model import is_added
 from lab.memory.ledger.drift import MARK, THRESHOLDS, Drift, Labelled, Source, drift, read, write_page
 from lab.memory.table.lance_table import LanceTable
 from lab.recordings.model import LABELS
-from lab.replay.plan import ReplayRequest, plan_of
+from lab.replay.plan import plan_of
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.systems.sidecar.heuristic import grade_observation
 from tests.memory.ledger.ledgers import filled
 from tests.memory.tools.lance_tables import DIMENSION, entry

@@ -13,10 +13,11 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.set_registry import DEMO, shipped
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.report.acceptance import write_page
 from lab.runs.directory import open_run
+from lab.runs.request import ReplayRequest
 from lab.studies.acceptance.arms import cast_of, saturated
 from lab.studies.acceptance.evidence import Measured
 from lab.studies.acceptance.verdict import (

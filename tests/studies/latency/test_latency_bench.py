@@ -10,9 +10,10 @@ import pytest
 
 from lab.base.errors import CannotMeasure
 from lab.recordings.model import Memory
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Sources, prepared_sources
 from lab.retrieval.retrievers import make_store
+from lab.runs.request import ReplayRequest
 from lab.studies.latency.bench import (
     LoadedStore,
     Subject,

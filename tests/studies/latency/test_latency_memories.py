@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Sources, prepared_sources
 from lab.retrieval.contract import Filter, Query
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.lance import LanceStore, VectorIndex
 from lab.retrieval.tokens import TextSettings
+from lab.runs.request import ReplayRequest
 from lab.studies.latency.bench import pool_of, questions_of
 from lab.studies.latency.memories import Part, Pool, PoolWords
 from lab.systems.kit import Rows

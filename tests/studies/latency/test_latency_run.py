@@ -12,7 +12,7 @@ import pytest
 
 from lab.base.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.cli.latency_tables import emit_latency
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 from lab.studies.latency.bench import Sample
 from lab.studies.latency.request import LatencyRequest
 from lab.studies.latency.run import Folder, read_cell, run_latency

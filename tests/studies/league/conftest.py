@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
 from lab.report.league import write_page
+from lab.runs.request import ReplayRequest
 from lab.studies.league.arms import entrants_of
 from lab.studies.league.league import League, run_league
 from lab.studies.league.outputs import write_outputs

@@ -10,8 +10,9 @@ import pytest
 
 from lab.api import replay, score
 from lab.base.errors import CannotMeasure, NotARun, UnusableInput
-from lab.replay.plan import ReplayRequest, plan_of
+from lab.replay.plan import plan_of
 from lab.runs.directory import open_run
+from lab.runs.request import ReplayRequest
 from lab.studies.league import league as module
 from lab.studies.league.league import League
 from lab.studies.league.table import OVERALL

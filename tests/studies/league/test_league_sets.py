@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 from lab.studies.league.arms import DEFAULT, DEFAULT_CAPTURED, VARIANTS, default_arms, entrants_of, parse_budgets
 from lab.studies.league.command import league_command
 from lab.studies.league.sets import parse_sets

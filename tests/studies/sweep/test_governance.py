@@ -12,8 +12,9 @@ from lab.base.errors import UnusableInput
 from lab.cli.main import app
 from lab.measures.score import score_run, summarise
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 from lab.studies.governance import MUST_FROM, POLICIES, Grading, Point, distinct, finding, governance, write_points

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 from lab.studies.sweep.grid import grid_of
 from lab.studies.sweep.sweep import sweep
 from lab.systems.registry import make_arm
@@ -28,7 +28,7 @@ from pathlib import Path
 from lab.measures.score import read_gold, score_and_write, summarise
 from lab.notebook import Run
 from lab.replay.explain import explain
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.figures_studies import saturation_chart
 from lab.report.slides import draw, save

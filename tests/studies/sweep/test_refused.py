@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.replay.plan import ReplayRequest
+from lab.runs.request import ReplayRequest
 from lab.studies import saturation as of_saturation
 from lab.studies.sweep import sweep as of_sweep
 from lab.studies.sweep.grid import grid_of

@@ -12,9 +12,10 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.cli.main import app
 from lab.recordings.model import Memory
-from lab.replay.plan import ReplayRequest, plan_of
+from lab.replay.plan import plan_of
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 from lab.studies.retention import (

@@ -11,8 +11,9 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.measures.score import score_run, summarise
 from lab.replay.labels import MODES as LABEL_MODES
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 from lab.studies.draws import SHARES

@@ -11,9 +11,9 @@ import pytest
 
 from lab.base.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.measures.score import score_run, summarise
-from lab.replay.plan import ReplayRequest
 from lab.report.build import build_report
 from lab.runs.directory import open_run
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
 from lab.studies.scale import Scale, ScalePoint, scale

@@ -11,10 +11,10 @@ import pytest
 
 from lab.base.errors import NotComparable, UnusableInput
 from lab.measures.score import score_run, summarise
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.figures_studies import silence_chart
 from lab.retrieval.silence import ABOUT, SIGNALS
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.studies.silence import Answer, Curve, Terms, auroc, choose, chosen, collect, curves, halves
 from tests.commands import run_here

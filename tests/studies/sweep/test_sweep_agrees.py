@@ -14,9 +14,10 @@ import pytest
 from lab.measures.score import score_run, summarise
 from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.loop import replay
-from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import play_of, prepared_sources, tools_of
+from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.studies.sweep.grid import Grid, grid_of
 from lab.studies.sweep.groups import Group, Writer, grouped, seated

@@ -11,8 +11,8 @@ from lab.base.set_registry import shipped
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.explain import CAUSES, missed
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from tests.playing import arms_named, keys_of, played
 

@@ -11,8 +11,9 @@ import pytest
 
 from lab.recordings.model import Memory
 from lab.replay.loop import Answered, replay
-from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.plan import make_plan
 from lab.replay.sources import play_of, prepared_sources, tools_of
+from lab.runs.request import ReplayRequest
 from lab.systems.contract import Ask
 from lab.systems.files import system
 from lab.systems.files.folder import Folder

@@ -14,8 +14,8 @@ from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.explain import CAUSES
 from lab.replay.loop import TurnWrites
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.contract import Ask, Detail
 from lab.systems.observations.observer import Entry, observe

@@ -12,8 +12,8 @@ from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.explain import CAUSES, explanation_of, missed
 from lab.replay.loop import RecallCall, TurnWrites
-from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.contract import Detail
 from lab.systems.registry import make_arm
