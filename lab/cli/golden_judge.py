@@ -74,7 +74,7 @@ def judge(
         if browser:
             _serve(desk, port)
         else:
-            from lab.cli.judge_screen import judge as at_terminal
+            from lab.cli.judge_desk import judge as at_terminal
 
             at_terminal(desk)
         progress = judging.progress()

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.base.formatting import Announce
+from lab.base.formatting import Announce, counted
 from lab.base.progress import each_once
 from lab.cli import options
 from lab.cli.baseline import today
-from lab.cli.init_arms import CONTROL, LIVE, NEW, POLICIES, control_of, with_other_policy
-from lab.cli.init_screen import show_home, show_outcome
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, is_terminal
+from lab.cli.output import (
+    Json,
+    announce,
+    emit,
+    emit_folded,
+    emit_json,
+    emit_notes,
+    emit_suspects,
+    emit_table,
+    emit_trial,
+    is_terminal,
+)
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
     from lab.host.home import Home
     from lab.host.snapshot import Snapshot
+    from lab.replay.pool import Drawn
     from lab.replay.run import Outcome
     from lab.runs.directory import RunDirectory
     from lab.runs.request import ReplayRequest
@@ -30,6 +42,9 @@ SNAPSHOTS, POOL, DRAW, PLAN, GOLDEN = "snapshots", "pool.jsonl", "draw.json", "p
 NIGHTLY_POLICY, AUDIT = "nightly-policy.toml", "audit.json"
 # Turns in a pool, and memories of each arm at a turn.
 TURNS, DEPTH = 60, 6
+# Names of the arms: the host as it is, the change, and the control of the policy.
+LIVE, NEW, CONTROL = "engine", "new", "hybrid"
+POLICIES = ("tier_first_v1", "tier_quota_v1")
 PERSONS = ["person"]
 # The share of the drawn turns that need a memory, for which the draw says what it can show as well.
 THIRD = 1 / 3
@@ -292,7 +307,6 @@ def _pool(request: ReplayRequest, out: Path, turns: int, announce: Announce) -> 
     from dataclasses import replace
 
     from lab.base.files import dump_json, write_atomically
-    from lab.cli.init_draw import draw_record, draw_sentences
     from lab.golden.files import write_new
     from lab.replay.pool import Chosen, NothingToPool, make_drawn_pool
 
@@ -369,3 +383,171 @@ def _page(run: RunDirectory) -> Path:
     from lab.report.build import build_report
 
     return build_report(run, LIVE, NEW)[0]
+
+
+def with_other_policy(snapshot: Snapshot, out: Path) -> Path:
+    """Write the engine's configuration with the other selection policy, without its key; return the file."""
+    from lab.base.files import dump_json, write_atomically
+    from lab.systems.openclaw.config.file import locate, read_value
+    from lab.systems.openclaw.config.resolve import resolve
+    from lab.systems.openclaw.config.values import missing
+
+    where = str(snapshot.engine)
+    section = locate(read_value(snapshot.engine), where) or {}
+    mode = resolve(section, "upstream", where=where, environ={}).auto_recall.selection_mode
+    (other,) = (policy for policy in POLICIES if policy != mode)
+    changed = deepcopy(section) | {"lab": {"arm": LIVE}}
+    # A file for the lab alone has nothing that the lab does not have.
+    for path in missing(section):
+        _remove(changed, path.split("."))
+    changed.setdefault("autoRecall", {})["selectionMode"] = other
+    file = out / f"{other}.json"
+    write_atomically(file, dump_json(changed), private=True)
+    announce(f"the change: autoRecall.selectionMode {mode} -> {other} ({file})")
+    return file
+
+
+def control_of(snapshot: Snapshot, out: Path) -> Path:
+    """Write a configuration of the control that injects as many items as the host; return the file.
+
+    The measures count as many items as every arm injects, so a control with fewer would set their number.
+    """
+    from lab.base.files import dump_json, write_atomically
+    from lab.systems.openclaw.config.file import locate, read_value
+    from lab.systems.openclaw.config.resolve import resolve
+
+    where = str(snapshot.engine)
+    items = resolve(locate(read_value(snapshot.engine), where) or {}, "upstream", where=where, environ={}).max_items
+    file = out / f"{CONTROL}.json"
+    write_atomically(file, dump_json({"lab": {"arm": CONTROL}, "autoRecall": {"maxItems": items}}))
+    return file
+
+
+def _remove(value: Any, path: list[str]) -> None:
+    for key in path[:-1]:
+        value = value.get(key, {}) if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        value.pop(path[-1], None)
+
+
+def draw_record(drawn: Drawn, share: float) -> dict[str, Any]:
+    """Return the draw as plain values, with the minimum detectable effects before anything is judged.
+
+    ``all`` assumes that every turn needs a memory, ``some`` that the first ``share`` of them does.
+    """
+    from lab.compare.statistics import power_of
+
+    return drawn.as_json() | {
+        "power": {
+            "all": power_of(drawn.sizes()).as_json(),
+            "some": power_of(drawn.sizes(share)).as_json(),
+        }
+    }
+
+
+def draw_sentences(record: Any) -> Iterator[str]:
+    """Yield how the turns were chosen and which difference they could show, in words."""
+    if not isinstance(record, dict):
+        return
+    chosen = [name for name, (count, _) in record["conversations"].items() if count]
+    yield (
+        f"drawn to judge: {record['turns']} of {counted(record['eligible'], 'eligible user turn')}, from "
+        f"{len(chosen)} of {counted(len(record['conversations']), 'conversation')}: one turn of each conversation in "
+        f"every round, in the order of a hash (seed {record['seed']})"
+    )
+    reasons = [f"{count} {why}" for why, count in record["not_eligible"].items() if count]
+    if reasons:
+        yield f"user turns that were not eligible: {', '.join(reasons)}"
+    most = record["power"]["all"]
+    if not most["detectable"]:
+        # Fewer turns show no more.
+        yield (
+            f"{counted(most['conversations'], 'conversation')} cannot show any difference, even if all of these turns "
+            "need a memory; a test needs at least 6"
+        )
+        return
+    for name, case in (("all", "if all of them need a memory"), ("some", "if only a third of them does")):
+        power = record["power"][name]
+        if not power["detectable"]:
+            yield (
+                f"{case}: {counted(power['conversations'], 'conversation')} cannot show any difference; a test needs "
+                "at least 6"
+            )
+            continue
+        effects = ", ".join(
+            f"±{least:.2f} if {share} change" if least <= 1 else f"none if {share} change"
+            for share, least in power["detectable"].items()
+        )
+        yield f"{case}: the smallest difference in hit rate that they show (80 % power): {effects}"
+
+
+def show_home(home: Home) -> None:
+    """Print what a home contains, what of it is used, and what is missing."""
+    rows = [
+        [part.what, part.where, f"damaged: {part.problem}" if part.problem else part.contains, _use(part.used)]
+        for part in home.parts
+    ]
+    emit_table([str(home.path), "where", "contains", "used"], rows, left=4)
+    for text in home.lacks:
+        emit_folded(f"missing: {text}")
+    for text in home.off:
+        emit_folded(f"warning: {text}")
+    emit()
+
+
+def _use(used: bool) -> str:
+    return "yes" if used else "no"
+
+
+def show_outcome(
+    outcome: Outcome,
+    snapshot: Snapshot,
+    verdicts: dict[str, Verdict],
+    page: Path,
+    plan: Path,
+    named: Mapping[str, Path | None],
+) -> None:
+    """Print what was done; ``named`` are the paths for the names in commands."""
+    from lab.cli.verdict_tables import emit_verdict
+    from lab.host.home import in_bytes
+    from lab.runs.notes import config_notes, trial
+
+    run = outcome.run
+    emit_trial(trial(run.manifest))
+    if "change" not in verdicts:
+        # The verdict has these notes as well.
+        emit_notes(config_notes(run.manifest.resolved))
+    recalls = sum(run.manifest.recall_points.values())
+    emit(f"Snapshot {snapshot.path}: {counted(len(snapshot.files), 'file')}, {in_bytes(snapshot.size)}")
+    emit(f"  sha256 {snapshot.sha256}")
+    emit_folded(
+        f"replayed: {counted(len(run.conversations), 'conversation')}, {counted(recalls, 'recall')} of each arm"
+        + (f", {counted(snapshot.rows, 'memory')}" if snapshot.rows is not None else "")
+    )
+    _show_left_out(outcome, snapshot)
+    for name, verdict in verdicts.items():
+        emit()
+        emit(f"── {name} ──")
+        emit_verdict(verdict, named=named)
+    emit()
+    emit(f"Open {page}")
+    emit(f"Daily: lab nightly run --plan {plan}")
+
+
+def _show_left_out(outcome: Outcome, snapshot: Snapshot) -> None:
+    """Print what was left out of the replay by kind and count: conversations, files, and entries of transcripts."""
+    from lab.recordings.inventory import notable
+
+    origins = outcome.run.manifest.origins
+    out = origins.left_out if origins else {}
+    rows: list[list[object]] = [[f"conversations of {name} (--origin {name})", count] for name, count in out.items()]
+    rows += [[f"{name}: {why}", 1] for name, why in snapshot.left_out.items()]
+    rows += [[f"{name}: bytes of a line that was being written", size] for name, size in snapshot.cut.items()]
+    rows += [[skipped.what, skipped.count] for skipped in notable(outcome.passed)]
+    # The table has the first note, if something was left out.
+    for note in outcome.run.manifest.origin_notes[bool(out) :]:
+        emit_folded(note)
+    if rows:
+        emit()
+        emit_table(["left out", "count"], rows)
+    emit_suspects(outcome.suspects)

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote
 
 from lab.base.errors import LabError
-from lab.cli.judge_desk import LETTERS, Desk
-from lab.cli.judge_help import CAPTURE_HELP, HELP, KEPT, NAMES
-from lab.cli.judge_lines import BEFORE, day
+from lab.cli.judge_desk import BEFORE, CAPTURE_HELP, HELP, KEPT, LETTERS, NAMES, Desk, day
 from lab.golden.judging import GRADES
 from lab.golden.model import TYPES
 from lab.view.app import Guard, static_routes

@@ -1,39 +1,188 @@
 """The logic of the judging screen: what keys do and what the screen shows.
 
-:class:`Desk` takes keys by name and returns lines of styled text. :mod:`lab.cli.judge_screen` drives the terminal.
+:class:`Desk` takes keys by name and returns lines of styled text. :func:`judge` drives the terminal.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import counted, short_keys
-from lab.cli.judge_help import CAPTURE_HELP, HELP, KEPT, NAMES
-from lab.cli.judge_lines import (
-    Line,
-    bar,
-    conversation_lines,
-    cut,
-    folded,
-    keys_line,
-    listed,
-    minute,
-    shown,
-    width,
-    window,
-)
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
 from lab.recordings.model import GLOBAL, Memory, Recording, Turn
 
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+    from prompt_toolkit.input import Input
+    from prompt_toolkit.output import Output
+
+# A style and a text.
+Line = tuple[str, str]
+# Number of turns shown before the judged one.
+BEFORE = 12
+# A word with the spaces after it; in scripts without spaces, one character.
+WORD = re.compile(r"[\u2e80-\uffef]|[^\s\u2e80-\uffef]+\s*|\s+")
+LAST_MS = 253_402_300_799_999
 # Prefix of pasted text.
 PASTED = "text:"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CAPTURE = "capture"
+NAMES = {"0": "no", "1": "helps", "2": "needed", FORBIDDEN: "forbidden"}
+KEPT = {"0": "do not keep", "1": "useful", "2": "keep", FORBIDDEN: "never store"}
+CAPTURE_HELP = """
+Which of these lines of the turn should an assistant remember?
+
+0  no: small talk, a question, a quotation, output of a tool, already said
+1  useful       2  keep: the assistant does harm without it, or must ask again
+f  never store: a password, a key, a token
+n  note on the selected line            N  note on the turn
+r  grade the rest 0                     x  nothing to keep: grade all 0
+Enter  finish this turn                 s  skip this turn
+u  undo the last decision               up down, j k  move in the list
+left right  another turn                PgUp PgDn  scroll the conversation
+space  page through a long line
+q  quit; run the command again to continue
+
+Every decision is saved at once.
+"""
+HELP = """
+0  not relevant    1  helps    2  needed: wrong or unsafe without it
+f  forbidden: it would mislead (superseded, similar, of another project)
+n  note on the selected memory          N  note on what the turn needs
+/  search all memories visible at the turn; Enter adds one to the list
+r  grade the rest 0                     x  the turn needs nothing: grade all 0
+Enter  finish this turn; memories without a grade stay unjudged
+s  skip this turn                       u  undo the last decision
+up down, j k  move in the list          left right  another turn
+space  page through a long memory       PgUp PgDn  scroll the conversation
+q  quit; run the command again to continue
+
+Every decision is saved at once. Judge as a demanding user would: usually 0 to
+4 memories are relevant. A superseded memory never is. A memory of the same
+session is relevant only if the agent could have lost it. A star marks a memory
+with a note.
+"""
+
+
+def shown(text: str) -> str:
+    """Return a text on one line, with control characters as visible escapes."""
+    return "".join(
+        char if char.isprintable() else " " if char.isspace() else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def width(text: str) -> int:
+    """Return the number of terminal cells that a text takes."""
+    from prompt_toolkit.utils import get_cwidth
+
+    return sum(map(get_cwidth, text))
+
+
+def cut(text: str, columns: int) -> str:
+    """Return a text cut to at most ``columns`` cells, with an ellipsis if it was longer."""
+    if width(text) <= columns:
+        return text
+    kept, used = "", 1
+    for char in text:
+        used += width(char)
+        if used > columns:
+            break
+        kept += char
+    return f"{kept}…"
+
+
+def folded(text: str, columns: int) -> list[str]:
+    """Return the non-blank lines of a text, folded to at most ``columns`` cells at word boundaries."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return [part for line in lines or [""] for part in _folded(shown(line), columns)]
+
+
+def _folded(text: str, columns: int) -> list[str]:
+    lines, line, used = [], "", 0
+    for word in WORD.findall(text):
+        if used + width(word.rstrip()) > columns and used:
+            lines.append(line.rstrip())
+            line, used = "", 0
+        for part in word if width(word.rstrip()) > columns else [word]:
+            if used + width(part.rstrip()) > columns:
+                lines.append(line.rstrip())
+                line, used = "", 0
+            line += part
+            used += width(part)
+    return [*lines, line.rstrip()] if line.strip() or not lines else lines
+
+
+def day(created_at: int) -> str:
+    """Return a date in UTC from milliseconds; a dash if it is out of range."""
+    return str(datetime.fromtimestamp(created_at / 1000, UTC).date()) if 0 < created_at <= LAST_MS else "–"
+
+
+def minute(created_at: int) -> str:
+    """Return a date and time in UTC from milliseconds; a dash if it is out of range."""
+    if not 0 < created_at <= LAST_MS:
+        return "–"
+    return f"{datetime.fromtimestamp(created_at / 1000, UTC):%Y-%m-%d %H:%M}"
+
+
+def bar(text: str, columns: int, line: str = " ") -> list[Line]:
+    """Return a line across the screen: a title in reverse video, or a horizontal rule with a text."""
+    text = shown(text)
+    if line == " ":
+        title = cut(f" {text}", columns)
+        return [("reverse", title + " " * (columns - width(title)))]
+    title = cut(f"── {text} " if text else "", columns)
+    return [("", title + "─" * (columns - width(title)))]
+
+
+def keys_line(text: str) -> Line:
+    """Return a line that lists keys."""
+    return ("ansicyan", text)
+
+
+def conversation_lines(recording: Recording, turn: Turn, columns: int) -> list[Line]:
+    """Return the lines of the judged turn, in bold, and of up to :data:`BEFORE` turns before it."""
+    lines: list[Line] = []
+    session = ""
+    for earlier in recording.turns[max(0, turn.seq - BEFORE) : turn.seq + 1]:
+        if earlier.session != session:
+            session = earlier.session
+            lines.append(("ansicyan", f"session {shown(session)}, {day(earlier.time_ms)}"[:columns]))
+        who = shown(earlier.speaker or earlier.role)
+        style = "bold" if earlier is turn else ""
+        first, *rest = folded(f"{'>' if earlier is turn else ' '} {who}: {earlier.text}", columns - 4)
+        lines += [(style, first), *((style, f"    {line}") for line in rest)]
+    return lines
+
+
+def window(lines: list[Line], rows: int, back: int) -> tuple[list[Line], int]:
+    """Return ``rows`` lines and ``back``, the number of lines scrolled back, limited to the lines there are.
+
+    Without scrolling the window shows the last lines, or the start of the turn if the turn does not fit.
+    """
+    turn = sum(style == "bold" for style, _ in lines)
+    last = max(0, len(lines) - rows)
+    usual = min(last, len(lines) - turn)
+    back = max(usual - last, min(back, usual))
+    inside = lines[usual - back :][:rows]
+    return [*[("", "")] * (rows - len(inside)), *inside], back
+
+
+def listed(memory: Memory, sheet: Sheet, scope: str, columns: int, *, here: bool) -> Line:
+    """Return a memory's line in the list: cursor, grade, a star for a note, its scope if another, and its text."""
+    mark = sheet.marks.get(memory.key, "·")
+    note = "*" if sheet.notes.get(memory.key) else " "
+    other = f"[{shown(memory.scope)}] " if memory.scope not in (scope, GLOBAL) else ""
+    return ("reverse" if here else "", cut(f"{'>' if here else ' '} {mark}{note} {other}{shown(memory.text)}", columns))
 
 
 class Desk:
@@ -371,3 +520,71 @@ def _check(sheet: Sheet, recording: Recording | None, out: Path) -> None:
             f"{unknown[0]}: is in the pool or in {out}, but not in the recordings; if it was judged for other "
             "recordings, choose another --out, or make the pool again"
         )
+
+
+# prompt_toolkit's names of keys, and those of Desk.press.
+KEY_NAMES = {
+    **{name: name for name in ("up", "down", "left", "right", "pageup", "pagedown", "escape")},
+    "c-m": "enter",
+    "c-j": "enter",
+    "c-h": "backspace",
+}
+# Seconds without further input after which Esc counts as a key, not as the start of an escape sequence.
+ESC_WAIT = 0.1
+
+
+def judge(desk: Desk, keyboard: Input | None = None, screen: Output | None = None) -> None:
+    """Run the judging screen until the judge quits with q or Ctrl-C, or the terminal is closed.
+
+    An exception of the desk, such as a full disk, ends the screen and is raised again after the terminal is restored.
+    """
+    from prompt_toolkit.application import Application
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+    from prompt_toolkit.keys import Keys
+    from prompt_toolkit.layout import FormattedTextControl, Layout, Window
+
+    bindings = KeyBindings()
+
+    def press(event: KeyPressEvent, key: str) -> None:
+        try:
+            desk.press(key)
+        except Exception as error:  # the event loop would print it over the screen and continue
+            event.app.exit(exception=error)
+            return
+        if desk.ended:
+            event.app.exit()
+
+    def bind(name: str, key: str) -> None:
+        bindings.add(name, eager=name != "escape")(lambda event: press(event, key))
+
+    for name, key in KEY_NAMES.items():
+        bind(name, key)
+
+    @bindings.add(Keys.Any)
+    def _(event: KeyPressEvent) -> None:
+        press(event, event.data)
+
+    @bindings.add(Keys.BracketedPaste)
+    def _(event: KeyPressEvent) -> None:
+        press(event, f"text:{event.data}")
+
+    @bindings.add("c-c", eager=True)
+    @bindings.add("c-d", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit()
+
+    def lines() -> StyleAndTextTuples:
+        size = app.output.get_size()
+        return [(style, f"{text}\n") for style, text in desk.lines(size.columns, size.rows)]
+
+    app: Application[Any] = Application(
+        Layout(Window(FormattedTextControl(lines, focusable=True, show_cursor=False), always_hide_cursor=True)),
+        key_bindings=bindings,
+        full_screen=True,
+        input=keyboard,
+        output=screen,
+    )
+    app.ttimeoutlen = ESC_WAIT
+    app.timeoutlen = ESC_WAIT
+    with suppress(EOFError):
+        app.run()

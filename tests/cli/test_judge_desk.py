@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.cli.judge_desk import Desk
-from lab.cli.judge_lines import BEFORE, conversation_lines, day, folded, listed, shown, width, window
-from lab.cli.judge_screen import judge
+from lab.cli.judge_desk import BEFORE, Desk, conversation_lines, day, folded, judge, listed, shown, width, window
 from lab.golden.files import read_golden
 from lab.golden.judging import Judging, open_judging, side_file
 from lab.golden.pool import Pool, Pooled, PooledTurn
