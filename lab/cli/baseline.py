@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.formatting import counted
 from lab.cli import completion, options
-from lab.cli.output import Json, emit, emit_change, emit_folded, emit_json, emit_table, emit_trial, emit_unless_written
+from lab.cli.output import emit, emit_folded, emit_table, emit_trial, emit_unless_written, receipt
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
-    from lab.nightly.baselines import Approved
+    from lab.nightly.baselines import Approval, Approved, Baseline
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", autocompletion=completion.baselines, help="The name of a baseline.")
@@ -47,8 +49,7 @@ def approve(
     folder: options.BaselinesFolder = options.BASELINES,
     date: options.Day = None,
     allow_failed: options.AllowFailed = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Approve a run, or all sets of a nightly run, as a baseline.
 
     Copies its manifest, receipts and gold into the baselines folder, under a name made of their checksum. A name that
@@ -70,36 +71,33 @@ def approve(
     approvals = [
         approve_run(folder, opened, set_name, date=date or today(), note=note) for set_name, opened in runs.items()
     ]
-    if as_json:
-        records = [
-            approval.baseline.as_json() | {"replaced": approval.replaced, "changed": approval.changed}
-            for approval in approvals
-        ]
-        emit_json({"approved": records} if is_nightly_run(run) else records[0])
-        return
+    records = [
+        approval.baseline.as_json() | {"replaced": approval.replaced, "changed": approval.changed}
+        for approval in approvals
+    ]
+    return Result(approvals, _show_approvals, lambda _: {"approved": records} if is_nightly_run(run) else records[0])
+
+
+def _show_approvals(approvals: list[Approved]) -> None:
     for approval in approvals:
-        _emit_approval(approval)
+        name, now = approval.baseline.name, approval.baseline.now.object[:SHOWN]
+        if not approval.changed:
+            emit_folded(f"baseline {name} is already this run (kept as {now}); nothing changed")
+        elif approval.replaced:
+            emit_folded(f"baseline {name} is now this run (kept as {now}); before, it was {approval.replaced[:SHOWN]}")
+        else:
+            emit_folded(f"baseline {name} is now this run (kept as {now})")
 
 
-def _emit_approval(approval: Approved) -> None:
-    name, now = approval.baseline.name, approval.baseline.now.object[:SHOWN]
-    if not approval.changed:
-        emit_folded(f"baseline {name} is already this run (kept as {now}); nothing changed")
-    elif approval.replaced:
-        emit_folded(f"baseline {name} is now this run (kept as {now}); before, it was {approval.replaced[:SHOWN]}")
-    else:
-        emit_folded(f"baseline {name} is now this run (kept as {now})")
-
-
-def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
+def list_baselines(folder: options.BaselinesFolder = options.BASELINES) -> Result:
     """List the baselines and check their files. Exit code 1 if a file has changed since the approval."""
     from lab.base.errors import CheckFailed
     from lab.nightly.baselines import baselines, damage
 
     checked = [(baseline, damage(baseline)) for baseline in baselines(folder)]
-    if as_json:
-        emit_json({"baselines": [baseline.as_json() | {"damage": problems} for baseline, problems in checked]})
-    else:
+    damaged = [baseline.name for baseline, problems in checked if problems]
+
+    def show(checked: Sequence[tuple[Baseline, Sequence[str]]]) -> None:
         emit_table(
             ["name", "since", "object", "state", "note"],
             [
@@ -111,40 +109,47 @@ def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json:
         for _, problems in checked:
             for problem in problems:
                 emit(problem)
-    damaged = [baseline.name for baseline, problems in checked if problems]
-    if damaged:
-        raise CheckFailed(f"{folder}: changed since the approval: {', '.join(damaged)}")
+
+    return Result(
+        checked,
+        show,
+        lambda checked: {"baselines": [one.as_json() | {"damage": problems} for one, problems in checked]},
+        error=CheckFailed(f"{folder}: changed since the approval: {', '.join(damaged)}") if damaged else None,
+    )
 
 
-def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
+def show(name: Name, folder: options.BaselinesFolder = options.BASELINES) -> Result:
     """Show a baseline: its run, arms and earlier approvals. Fails, naming the file, if it is damaged."""
     from lab.nightly.baselines import get, open_baseline
     from lab.runs.notes import trial
 
     baseline = get(folder, name)
     run, now = open_baseline(baseline), baseline.now
-    path, lab, commit = str(baseline.path), run.manifest.resolved.lab, run.manifest.environment.commit
-    reasons = trial(run.manifest)
-    if as_json:
-        facts: dict[str, object] = {"path": path, "arms": run.arms, "conversations": run.conversations}
-        facts |= {"run_key": run.manifest.run_key, "lab": lab, "commit": commit, "trial": list(reasons)}
-        emit_json(baseline.as_json() | facts)
-        return
-    emit_trial(reasons)
-    emit_folded(f"{name} is {now.object[:SHOWN]} since {now.date}" + (f" ({now.note})" if now.note else ""))
-    emit_folded(f"{counted(len(run.conversations), 'conversation')}; arms {', '.join(run.arms)}")
-    emit(f"lab {lab} {(commit or '')[:SHOWN]}".strip())
-    emit(path)
-    for old in baseline.before:
-        emit_folded(f"before: {old.object[:SHOWN]} since {old.date}" + (f" ({old.note})" if old.note else ""))
+    manifest = run.manifest
+    facts: dict[str, Any] = {"path": str(baseline.path), "arms": run.arms, "conversations": run.conversations}
+    facts |= {"run_key": manifest.run_key, "lab": manifest.resolved.lab, "commit": manifest.environment.commit}
+
+    def show(facts: dict[str, Any]) -> None:
+        emit_trial(facts["trial"])
+        emit_folded(f"{name} is {_approved(now)}")
+        emit_folded(f"{counted(len(facts['conversations']), 'conversation')}; arms {', '.join(facts['arms'])}")
+        emit(f"lab {facts['lab']} {(facts['commit'] or '')[:SHOWN]}".strip())
+        emit(facts["path"])
+        for old in baseline.before:
+            emit_folded(f"before: {_approved(old)}")
+
+    return Result(baseline.as_json() | facts | {"trial": list(trial(manifest))}, show)
+
+
+def _approved(state: Approval) -> str:
+    return f"{state.object[:SHOWN]} since {state.date}" + (f" ({state.note})" if state.note else "")
 
 
 def remove(
     name: Name,
     folder: options.BaselinesFolder = options.BASELINES,
     write: options.Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Remove a baseline.
 
     Also removes the copies of its runs, unless another baseline uses them.
@@ -153,9 +158,12 @@ def remove(
     from lab.nightly.baselines import unused_without
 
     objects = (remove_baseline if write else unused_without)(folder, name)
-    if as_json:
-        emit_change("nightly baseline rm", folder, {"removed": name, "objects": objects}, write=write)
-        return
-    did, done = ("removed", " removed") if write else ("would remove", "")
-    emit(f"{did} {name}; copies{done}: {len(objects)}")
-    emit_unless_written(write)
+    counts = {"baselines": 1, "objects": len(objects)}
+
+    def show(change: dict[str, Any]) -> None:
+        did, done = ("removed", " removed") if change["written"] else ("would remove", "")
+        emit(f"{did} {name}; copies{done}: {change['counts']['objects']}")
+        emit_unless_written(change["written"])
+
+    change = receipt("nightly baseline rm", folder, write=write, counts=counts, baselines=[name], objects=objects)
+    return Result(change, show)

@@ -11,7 +11,8 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
-from lab.cli.output import Json, emit, emit_change, emit_folded, emit_json, emit_table, emit_unless_written
+from lab.cli.output import emit, emit_folded, emit_table, emit_unless_written, receipt
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from lab.systems.external.answers import Held as Answers
 
 SHOWN = 20
+# List in a receipt -> what its removed files are.
+WHY_REMOVED = {"leftovers": "of killed processes", "others": "of models not in use", "damaged": "damaged"}
 Models = Annotated[
     list[str] | None,
     typer.Option("--embedder", help="A model in use, as in lab replay. Repeat for more. [default: the default model]"),
@@ -36,7 +39,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(cache, name="cache")
 
 
-def stat(embedder: Models = None, as_json: Json = False) -> None:
+def stat(embedder: Models = None) -> Result:
     """Show the size of the cache by kind of entry and maker.
 
     The maker is a model or a version of the lab or of a library.
@@ -47,10 +50,15 @@ def stat(embedder: Models = None, as_json: Json = False) -> None:
     root = cache_folder()
     parts = measure(root, *_present(embedder))
     total = sum(part.bytes for part in parts)
-    if as_json:
-        emit_json({"folder": str(root), "bytes": total, "parts": [part._asdict() for part in parts]})
-        return
-    emit(f"{root}: {_size(total)}")
+    return Result(
+        parts,
+        lambda parts: _show_parts(parts, f"{root}: {_size(total)}"),
+        lambda parts: {"folder": str(root), "bytes": total, "parts": [part._asdict() for part in parts]},
+    )
+
+
+def _show_parts(parts: Sequence[Held], total: str) -> None:
+    emit(total)
     # Parts of other versions are many, and nothing else is known of them.
     nameless = [part for part in parts if part.present is False and part.made_by is None]
     rows = [_row(part) for part in parts if part not in nameless]
@@ -74,8 +82,7 @@ def collect(
     ] = False,
     embedder: Models = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Remove temporary files, and merge small chunks.
 
     The files are those of killed processes. This is safe while runs are using the cache.
@@ -85,26 +92,25 @@ def collect(
 
     root = cache_folder()
     freed = collect_garbage(root, _present(embedder)[0], other_models=other_models, damaged=damaged, dry_run=not write)
-    if as_json:
-        removed = {name: [str(path) for path in getattr(freed, name)] for name in ("leftovers", "others", "damaged")}
-        merged = [merge._asdict() | {"folder": str(merge.folder)} for merge in freed.merged]
-        emit_change("cache gc", root, {**removed, "merged": merged, "bytes": freed.bytes}, write=write)
-        return
-    would = "" if write else "would be "
-    for name, files in (
-        ("of killed processes", freed.leftovers),
-        ("of models not in use", freed.others),
-        ("damaged", freed.damaged),
-    ):
-        if files:
-            emit(f"{would}removed: {counted(len(files), 'file')} {name}")
-    for merge in freed.merged:
-        emit(f"{would}merged: {merge.before} chunks of {merge.folder.relative_to(root)} into {merge.after}")
-    if not any(freed[:4]):
+    removed = {name: [str(path) for path in getattr(freed, name)] for name in WHY_REMOVED}
+    merged = [merge._asdict() | {"folder": str(merge.folder)} for merge in freed.merged]
+    counts = {"files": sum(map(len, removed.values())), "merged": len(merged), "bytes": freed.bytes}
+    return Result(receipt("cache gc", root, write=write, counts=counts, **removed, merged=merged), _show_freed)
+
+
+def _show_freed(change: dict[str, Any]) -> None:
+    would = "" if change["written"] else "would be "
+    for name, why in WHY_REMOVED.items():
+        if files := change[name]:
+            emit(f"{would}removed: {counted(len(files), 'file')} {why}")
+    for merge in change["merged"]:
+        folder = Path(merge["folder"]).relative_to(change["target"])
+        emit(f"{would}merged: {merge['before']} chunks of {folder} into {merge['after']}")
+    if not any(change[name] for name in (*WHY_REMOVED, "merged")):
         emit("nothing to do")
         return
-    emit(f"{would}freed: {_size(freed.bytes)}")
-    emit_unless_written(write)
+    emit(f"{would}freed: {_size(change['counts']['bytes'])}")
+    emit_unless_written(change["written"])
 
 
 def verify(
@@ -118,8 +124,7 @@ def verify(
     embedder: Annotated[
         str | None, typer.Option(help="The model to embed them with. [default: the default model]")
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Check every file of the cache for damage.
 
     Chunks must be readable and match their name and checksum; vectors must be finite and have length 1.
@@ -140,22 +145,23 @@ def verify(
             for path, count in again.differing.items()
         ]
     summary["damaged"] = damaged
-    if as_json:
-        emit_json(summary)
-    else:
-        emit(f"{counted(len(files), 'file')} checked, {summary['without_checksum']} of them without a checksum")
-        if "recomputed" in summary:
-            texts = summary["recomputed"]
-            emit(f"{texts['compared']} texts embedded again; {texts['lacking']} texts are not in the cache")
-        for file in damaged[:SHOWN]:
-            emit(f"damaged: {file['file']}: {file['problem']}")
-        if len(damaged) > SHOWN:
-            emit(f"… and {len(damaged) - SHOWN} more (--json lists all)")
-    if damaged:
-        raise CheckFailed(
-            f"{root}: {len(damaged)} damaged files; remove them, and the next run computes their entries again "
-            "(lab cache gc --damaged --write removes those it can detect without a recording)"
-        )
+    failed = CheckFailed(
+        f"{root}: {len(damaged)} damaged files; remove them, and the next run computes their entries again "
+        "(lab cache gc --damaged --write removes those it can detect without a recording)"
+    )
+    return Result(summary, _show_checked, error=failed if damaged else None)
+
+
+def _show_checked(summary: dict[str, Any]) -> None:
+    damaged = summary["damaged"]
+    emit(f"{counted(summary['files'], 'file')} checked, {summary['without_checksum']} of them without a checksum")
+    if "recomputed" in summary:
+        texts = summary["recomputed"]
+        emit(f"{texts['compared']} texts embedded again; {texts['lacking']} texts are not in the cache")
+    for file in damaged[:SHOWN]:
+        emit(f"damaged: {file['file']}: {file['problem']}")
+    if len(damaged) > SHOWN:
+        emit(f"… and {len(damaged) - SHOWN} more (--json lists all)")
 
 
 def answers(
@@ -170,8 +176,7 @@ def answers(
         ),
     ] = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """List the recorded answers of external systems, or remove them.
 
     Answers of rerankers are among them. Others hold texts of the recordings. With --answers recorded, a replay uses
@@ -195,44 +200,46 @@ def answers(
         known = ", ".join(dict.fromkeys(one.arm for one in there)) or "nothing is recorded"
         raise UnusableInput(f"{option} {min(unknown)}: no such arm or key; known: {known}")
     if stderr:
-        _show_errors(stderr, chosen, as_json=as_json)
-        return
+        return _errors(stderr, chosen)
     if write:
         remove_answers(chosen)
     folder = cache_folder() / KIND
     listed = [one._asdict() for one in chosen or there]
-    if as_json and remove:
-        emit_change("cache answers", folder, {"answers": listed}, write=write)
-    elif as_json:
-        emit_json({"folder": str(folder), "answers": listed})
-    elif remove:
-        size = _size(sum(one.bytes for one in chosen))
-        emit(f"{'' if write else 'would be '}removed: {size} of answers of {counted(len(chosen), 'arm')}")
-        emit_unless_written(write)
-    elif there:
-        emit_table(
-            ["arm", "system", "version", "key", "recordings", "size"],
-            [[one.arm, one.system, one.version, one.key, one.recordings, _size(one.bytes)] for one in there],
-            left=4,
-        )
+    if remove:
+        counts = {"arms": len(chosen), "bytes": sum(one.bytes for one in chosen)}
+        return Result(receipt("cache answers", folder, write=write, counts=counts, answers=listed), _show_removed)
+    return Result({"folder": str(folder), "answers": listed}, _show_answers)
+
+
+def _show_removed(change: dict[str, Any]) -> None:
+    arms, size = counted(change["counts"]["arms"], "arm"), _size(change["counts"]["bytes"])
+    emit(f"{'' if change['written'] else 'would be '}removed: {size} of answers of {arms}")
+    emit_unless_written(change["written"])
+
+
+def _show_answers(found: dict[str, Any]) -> None:
+    keys = ("arm", "system", "version", "key", "recordings")
+    if found["answers"]:
+        rows = [[*(one[key] for key in keys), _size(one["bytes"])] for one in found["answers"]]
+        emit_table([*keys, "size"], rows, left=4)
     else:
-        emit(f"{folder}: nothing is recorded")
+        emit(f"{found['folder']}: nothing is recorded")
 
 
 def _same_arm(name: str, other: str) -> bool:
     return name.partition("@")[0] == other.partition("@")[0]
 
 
-def _show_errors(name: str, chosen: Sequence[Answers], *, as_json: bool) -> None:
+def _errors(name: str, chosen: Sequence[Answers]) -> Result:
     from lab.systems.external.answers import last_errors
 
     found = last_errors(chosen)
-    if as_json:
-        emit_json({"recording": str(found[0]) if found else None, "stderr": found[1] if found else ""})
-    elif found:
-        emit("\n".join(found[1].splitlines()[-SHOWN:]))
-    else:
-        emit(f"{name}: its host wrote nothing to stderr")
+    shown = "\n".join(found[1].splitlines()[-SHOWN:]) if found else f"{name}: its host wrote nothing to stderr"
+    return Result(
+        found,
+        lambda _: emit(shown),
+        lambda found: {"recording": str(found[0]) if found else None, "stderr": found[1] if found else ""},
+    )
 
 
 def _recompute(path: Path, form: str, sample: int | None, embedder: str | None) -> Any:

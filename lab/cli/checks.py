@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from lab.base.errors import CheckFailed
-from lab.cli.output import Json, emit_json, emit_table
+from lab.cli.output import emit_table
+from lab.cli.results import Result
 
 
 def add_to(app: typer.Typer) -> None:
@@ -20,8 +21,7 @@ def doctor(
         str | None,
         typer.Option(help="Also embed a short and a long text with this embedder. This calls its endpoint, if any."),
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Check that this machine can run the lab.
 
     Checks packages, model weights, the cache folder and LanceDB's text index.
@@ -29,11 +29,10 @@ def doctor(
     from lab.replay.doctor import examine
 
     checks = examine(embedder)
-    if as_json:
-        emit_json({"checks": [check._asdict() for check in checks], "ok": all(check.ok for check in checks)})
-    else:
-        rows = [[check.name, "ok" if check.ok else "FAILED", check.detail] for check in checks]
-        emit_table(["check", "state", "detail"], rows, left=3)
+    rows = [[check.name, "ok" if check.ok else "FAILED", check.detail] for check in checks]
     failed = [check.name for check in checks if not check.ok]
-    if failed:
-        raise CheckFailed(f"failed: {', '.join(failed)}")
+    return Result(
+        {"checks": [check._asdict() for check in checks], "ok": not failed},
+        lambda _: emit_table(["check", "state", "detail"], rows, left=3),
+        error=CheckFailed(f"failed: {', '.join(failed)}") if failed else None,
+    )

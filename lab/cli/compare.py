@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,8 @@ import typer
 
 from lab.base.errors import UnusableInput
 from lab.cli import completion, options
-from lab.cli.output import Json, emit, emit_json
+from lab.cli.output import emit, emit_json
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.compare.paired import Comparison, Difference
@@ -26,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def compare(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    run: options.Run,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -50,8 +50,7 @@ def compare(
         str, typer.Option("--format", help="text, markdown, latex or json.")
     ] = "text",
     allow_failed: options.AllowFailed = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Compare two arms over the same turns.
 
     Prints each difference with a confidence interval clustered by conversation and a sign-flip test. If no difference
@@ -66,9 +65,8 @@ def compare(
     opened = open_run(run, allow_failed=allow_failed)
     baseline, candidate = _pair(opened.arms, baseline, candidate)
     comparison = compare_arms(opened, baseline, candidate, primary=primary or (), slices=slices)
-    if as_json or format == "json":
-        emit_json(comparison.as_json())
-        return
+    if format == "json":
+        return Result(comparison, lambda found: emit_json(found.as_json()))
     candidate_run, arm = locate(opened, candidate)
     flipped = {"gained": comparison.gained[:flips], "lost": comparison.lost[:flips]}
     commands = {
@@ -76,7 +74,7 @@ def compare(
         for title, turns in flipped.items()
     }
     emit_as = {"text": _emit_text, "markdown": _emit_markdown, "latex": _emit_latex}[format]
-    emit_as(comparison, shown(comparison, every=every), commands)
+    return Result(comparison, lambda found: emit_as(found, shown(found, every=every), commands))
 
 
 def _pair(arms: Sequence[str], baseline: str | None, candidate: str | None) -> tuple[str, str]:
@@ -146,7 +144,7 @@ def _emit_latex(comparison: Comparison, differences: list[Difference], _: dict[s
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    run: options.Run,
     turn: Annotated[
         str, typer.Argument(metavar="TURN", help="A turn (<conversation>/<session>/<turn>) or a probe of the run.")
     ],
@@ -158,8 +156,7 @@ def explain(
         bool,
         typer.Option("--full", help="Show every candidate and factor, and with --with-text the injected block."),
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Explain one turn: why memories were injected or dropped."""
     from lab.replay.explain import explain as explain_turn
     from lab.report.explanation import explanation_json, explanation_text
@@ -168,7 +165,8 @@ def explain(
 
     opened = open_run(run)
     explanation = explain_turn(opened, turn, arm or opened.arms[0], detail=Detail(with_text, full))
-    if as_json:
-        emit_json(explanation_json(explanation, with_text=with_text))
-    else:
-        emit(explanation_text(explanation, with_text=with_text, full=full))
+    return Result(
+        explanation,
+        lambda found: emit(explanation_text(found, with_text=with_text, full=full)),
+        lambda found: explanation_json(found, with_text=with_text),
+    )

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
 from lab.cli.options import Profile
-from lab.cli.output import Json, emit_folded, emit_json, emit_table
+from lab.cli.output import emit_folded, emit_table
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.base.config_resolve import Resolved
@@ -45,28 +47,25 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="config")
 
 
-def show(file: File = None, profile: Profile = "seed", as_json: Json = False) -> None:
+def show(file: File = None, profile: Profile = "seed") -> Result:
     """Show every value of a resolved configuration and its source."""
     from lab.systems.openclaw.config.resolve import describe, explain_config, resolve, shown
     from lab.systems.openclaw.config.values import missing
 
     raw, where = _read(file)
     decided = explain_config(raw, profile, where=where, environ=os.environ)
-    if as_json:
-        config = describe(resolve(raw, profile, where=where, environ=os.environ))
-        sources = {"decided": [setting._asdict() for setting in decided], "missing": missing(raw)}
-        emit_json({"file": where, "profile": profile, "config": config, **sources})
-        return
-    emit_table(
-        ["key", "value", "set by"],
-        [[setting.key, shown(setting.value), setting.by] for setting in decided],
-        left=3,
-        whole_keys=True,
-    )
-    _emit_missing(missing(raw))
+    config = describe(resolve(raw, profile, where=where, environ=os.environ))
+    sources = {"decided": [setting._asdict() for setting in decided], "missing": missing(raw)}
+
+    def table(found: dict[str, Any]) -> None:
+        rows = [[setting["key"], shown(setting["value"]), setting["by"]] for setting in found["decided"]]
+        emit_table(["key", "value", "set by"], rows, left=3, whole_keys=True)
+        _emit_missing(found["missing"])
+
+    return Result({"file": where, "profile": profile, "config": config, **sources}, table)
 
 
-def check(file: File = None, profile: Profile = "seed", host: HostVersion = None, as_json: Json = False) -> None:
+def check(file: File = None, profile: Profile = "seed", host: HostVersion = None) -> Result:
     """List everything that is wrong in a configuration.
 
     A complete openclaw.json is checked like its host does. An error is a setting
@@ -94,39 +93,31 @@ def check(file: File = None, profile: Profile = "seed", host: HostVersion = None
         report = with_unset(report, resolved, where)
         if not report.problems:
             locate(value, where)
-    embedder = config_note(embedder_of(value))
-    if as_json:
-        emit_json(
-            {
-                "file": where,
-                "profile": profile if checked_host is None else "upstream",
-                "host": checked_host and checked_host._asdict(),
-                "ok": not report.problems,
-                "embedder": embedder,
-                **{name: list(lines) for name, lines in report._asdict().items()},
-            }
-        )
-    else:
+    found = {
+        "file": where,
+        "profile": profile if checked_host is None else "upstream",
+        "host": checked_host and checked_host._asdict(),
+        "ok": not report.problems,
+        "embedder": config_note(embedder_of(value)),
+        **{name: list(lines) for name, lines in report._asdict().items()},
+    }
+
+    def lines(found: dict[str, Any]) -> None:
         if checked_host is not None:
             emit_folded(f"host: {checked_host}")
-        if embedder:
-            emit_folded(embedder)
+        if found["embedder"]:
+            emit_folded(found["embedder"])
         if value is None:
             emit_folded(f"note: {where}: sets nothing, so every setting has its default")
-        for problem in report.problems:
-            emit_folded(f"error: {problem}" if checked_host else problem)
-        for warning in report.warnings:
-            emit_folded(f"warning: {warning}")
-        for note in report.notes:
-            emit_folded(f"note: {note}")
-        _emit_missing(report.missing)
-        if not report.problems:
-            emit_folded(
-                "ok" if checked_host is None else "ok (meta and plugins; openclaw config validate checks the rest)"
-            )
-    if report.problems:
-        count = len(report.problems)
-        raise CheckFailed(f"{where}: {count} {'problem' if count == 1 else 'problems'} {by}")
+        for kind, listed in (("error", "problems"), ("warning", "warnings"), ("note", "notes")):
+            for line in found[listed]:
+                emit_folded(line if kind == "error" and not found["host"] else f"{kind}: {line}")
+        _emit_missing(found["missing"])
+        if found["ok"]:
+            emit_folded("ok (meta and plugins; openclaw config validate checks the rest)" if found["host"] else "ok")
+
+    count = counted(len(report.problems), "problem")
+    return Result(found, lines, error=CheckFailed(f"{where}: {count} {by}") if report.problems else None)
 
 
 def _emit_missing(missing: Sequence[str]) -> None:

@@ -9,7 +9,9 @@ import typer
 
 from lab.base.errors import CheckFailed, NotComparable
 from lab.base.formatting import counted
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.cli import options
+from lab.cli.output import emit, emit_folded, emit_table
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.compare.changes import Changes
@@ -21,10 +23,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    before: options.Run,
     after: Annotated[Path, typer.Argument(metavar="DIR2", help="Another run of the same recordings.")],
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Compare two runs exactly, column by column of every receipt.
 
     Also lists differences of arguments and versions that could be the cause. Conversations that only one run has, or
@@ -35,15 +36,9 @@ def diff(
     from lab.runs.directory import open_run
 
     changes = compare_runs(open_run(before), open_run(after))
-    if as_json:
-        emit_json(changes.as_json())
-    else:
-        _show(changes)
-    if changes.changed:
-        # A difference is a result, not an error, so no message.
-        raise typer.Exit(CheckFailed.exit_code)
-    if changes.common.others:
-        raise typer.Exit(NotComparable.exit_code)
+    # A difference is a result, not an error, so no message.
+    code = CheckFailed.exit_code if changes.changed else NotComparable.exit_code if changes.common.others else 0
+    return Result(changes, _show, error=typer.Exit(code) if code else None)
 
 
 def _show(changes: Changes) -> None:

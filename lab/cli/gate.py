@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from lab.base.errors import UnusableInput
 from lab.cli import completion, self_test
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, report_to_ci
+from lab.cli.output import announce, emit, emit_folded, emit_indented, emit_table, report_to_ci
+from lab.cli.results import Result
 from lab.cli.verdict_tables import emit_verdict
 
 KEPT = ("keep", "pass", "fail")
@@ -53,8 +53,7 @@ def policies(
         str | None,
         typer.Option(autocompletion=completion.policies, help="Print this policy as TOML, to copy and edit."),
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """List the shipped policies."""
     from lab.base.files import read_text
     from lab.gate.policy import SHIPPED, read_policy, shipped_policies
@@ -62,39 +61,27 @@ def policies(
     if show is not None:
         if show not in shipped_policies():
             raise UnusableInput(f"--show: unknown policy {show!r}; known: {', '.join(shipped_policies())}")
-        text = read_text(SHIPPED / f"{show}.toml")
-        if as_json:
-            emit_json({"policy": show, "text": text})
-        else:
-            emit(text.rstrip("\n"))
-        return
-    shipped = [read_policy(name) for name in shipped_policies()]
-    if as_json:
-        emit_json(
-            {
-                "policies": [
-                    {"policy": policy.name, "about": policy.about, "rules": len(policy.rules)} for policy in shipped
-                ]
-            }
-        )
-    else:
-        emit_table(["policy", "what passing means"], [[policy.name, policy.about] for policy in shipped], left=2)
+        found = {"policy": show, "text": read_text(SHIPPED / f"{show}.toml")}
+        return Result(found, lambda found: emit(found["text"].rstrip("\n")))
+    policies = [read_policy(name) for name in shipped_policies()]
+    rows = [{"policy": policy.name, "about": policy.about, "rules": len(policy.rules)} for policy in policies]
+    heads = ["policy", "what passing means"]
+    return Result(
+        rows,
+        lambda rows: emit_table(heads, [[row["policy"], row["about"]] for row in rows], left=2),
+        lambda rows: {"policies": rows},
+    )
 
 
 def schema(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="verdict or policy.")],
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Print the JSON Schema (2020-12) of verdict.json or of a policy."""
     from lab.gate.schema import SCHEMAS
 
     if what not in SCHEMAS:
         raise UnusableInput(f"{what!r}: unknown schema; known: {', '.join(SCHEMAS)}")
-    json_schema = SCHEMAS[what]()
-    if as_json:
-        emit_json(json_schema)
-    else:
-        emit(json.dumps(json_schema, indent=2, ensure_ascii=False))
+    return Result(SCHEMAS[what](), emit_indented)
 
 
 def judge(
@@ -131,8 +118,7 @@ def judge(
         str,
         typer.Option("--inconclusive-as", help="Exit code of an inconclusive verdict: keep (3), pass (0) or fail (1)."),
     ] = "keep",
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Judge a run, an audit of live receipts, or both, by a policy.
 
     Exit codes: 0 pass, 1 fail, 2 unusable policy or input, 3 inconclusive, 4 could not measure. Writes verdict.json,
@@ -175,16 +161,16 @@ def judge(
     if audit is not None:
         files.append(write_page(verdict, audit, folder, beside))
     report_to_ci([verdict])
-    if as_json:
-        emit_json(verdict.as_json())
-    else:
-        asked = arguments(judged.manifest) if judged else None
-        emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts})
-        emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
     status = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
     if status != verdict.status:
         announce(
             f"exit code {gate.EXIT[status]} instead of {verdict.exit_code}: the verdict is inconclusive, "
             f"and --inconclusive-as {inconclusive_as} was given"
         )
-    raise typer.Exit(gate.EXIT[status])
+
+    def show(verdict: gate.Verdict) -> None:
+        asked = arguments(judged.manifest) if judged else None
+        emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts})
+        emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
+
+    return Result(verdict, show, error=typer.Exit(gate.EXIT[status]))

@@ -15,9 +15,12 @@ from lab.cli import options
 from lab.cli.golden_judge import judge
 from lab.cli.golden_tables import emit_agreement, emit_differences, emit_run
 from lab.cli.options import takes_replay_options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_list, emit_table
+from lab.cli.output import announce, emit, emit_folded, emit_list, emit_table
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
+    from lab.compare.agreement import Agreements
+    from lab.golden.lint import Lint
     from lab.golden.model import Aside, GoldenSet
     from lab.recordings.model import Recording
     from lab.runs.request import ReplayRequest
@@ -31,6 +34,7 @@ RecordingsOf = Annotated[
         help="The recordings. [default: datasets/NAME beside golden/NAME]",
     ),
 ]
+FirstSet = Annotated[Path, typer.Argument(metavar="A", parser=golden_at, help="A golden set.")]
 OWN_FORMAT = "lab"
 FormatOf = Annotated[str, typer.Option("--format", help="Format of the recordings.")]
 # Up to this many judgements without a reason are listed one by one.
@@ -74,8 +78,7 @@ def pool(
     captures: Annotated[
         bool, typer.Option("--captures", help="Pool the candidates of every turn, to judge what should be kept.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Pool the memories that several arms recall, to be judged."""
     from lab.golden.files import read_golden, write_new
     from lab.golden.judging import aside, judged_keys
@@ -93,13 +96,15 @@ def pool(
     write_new(out, pooled.as_bytes())
     items = sum(len(pooled_turn.items) for pooled_turn in pooled.turns)
     conversations = len({pooled_turn.turn.split("/")[0] for pooled_turn in pooled.turns})
-    if as_json:
-        emit_json({"pool": str(out), "turns": len(pooled.turns), "conversations": conversations, "items": items})
-        return
-    emit_folded(
-        f"{out}: {counted(len(pooled.turns), 'turn')} of {counted(conversations, 'conversation')}, "
-        f"{counted(items, 'memory')} to judge. "
-        f"Next: lab golden judge {out} --out GOLD.jsonl"
+    found: dict[str, Any] = {"pool": str(out), "turns": len(pooled.turns)}
+    found |= {"conversations": conversations, "items": items}
+    return Result(
+        found,
+        lambda found: emit_folded(
+            f"{found['pool']}: {counted(found['turns'], 'turn')} of {counted(found['conversations'], 'conversation')}, "
+            f"{counted(found['items'], 'memory')} to judge. "
+            f"Next: lab golden judge {found['pool']} --out GOLD.jsonl"
+        ),
     )
 
 
@@ -116,8 +121,7 @@ def lint(
         str | None, typer.Option(help="With --candidate: two arms of --run to measure power with.")
     ] = None,
     candidate: Annotated[str | None, typer.Option(help="The other arm.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Check a golden set for errors, and show its statistical power.
 
     Finds unknown keys, contradictions, leaks, duplicates and unjudged memories.
@@ -142,9 +146,8 @@ def lint(
     report = check(golden, read, beside, equal_conversations(read), complete=complete)
     design = power(golden)
     run_facts = _run_facts(golden, beside, run, baseline, candidate) if run else {}
-    if as_json:
-        emit_json(report.as_json() | {"power": design.as_json()} | run_facts)
-    else:
+
+    def show(report: Lint) -> None:
         judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} irrelevant"
         judged += f", {report.unjudged} unjudged" if report.unjudged else ""
         emit_folded(f"{counted(report.probes, 'probe')}, {report.silent} of them need nothing; judgements: {judged}")
@@ -173,8 +176,13 @@ def lint(
         if not few:
             emit_folded(f"warning: {len(unexplained)} judgements give no reason (--json lists them; key n adds one)")
         emit_list("error", report.errors)
-    if report.errors:
-        raise CheckFailed(f"{path}: {counted(len(report.errors), 'error')}")
+
+    return Result(
+        report,
+        show,
+        lambda report: report.as_json() | {"power": design.as_json()} | run_facts,
+        error=CheckFailed(f"{path}: {counted(len(report.errors), 'error')}") if report.errors else None,
+    )
 
 
 def _run_facts(
@@ -208,22 +216,16 @@ def _run_facts(
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="A", parser=golden_at, help="A golden set.")],
+    before: FirstSet,
     after: Annotated[Path, typer.Argument(metavar="B", parser=golden_at, help="Another.")],
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """List the differences between two golden sets. Exit code 1 if there are any."""
     from lab.golden.files import read_golden
     from lab.golden.model import differences as compare_sets
 
     differences = compare_sets(read_golden(before), read_golden(after))
-    if as_json:
-        emit_json(differences.as_json())
-    else:
-        emit_differences(differences)
-    if differences:
-        # A difference is a result, not an error, so no message.
-        raise typer.Exit(CheckFailed.exit_code)
+    # A difference is a result, not an error, so no message.
+    return Result(differences, emit_differences, error=typer.Exit(CheckFailed.exit_code) if differences else None)
 
 
 def split(
@@ -231,8 +233,7 @@ def split(
     out: Annotated[Path, typer.Option(help="The folder to create, with dev.jsonl and test.jsonl.")],
     share: Annotated[float, typer.Option(help="Share of the conversations that go to dev.jsonl.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the hash that orders conversations.")] = 0,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Split a golden set by conversation into dev and test sets.
 
     Tune on dev.jsonl, and use test.jsonl once, at the end.
@@ -247,20 +248,21 @@ def split(
         conversations = sorted({probe.conversation for probe in half.judged})
         numbers = (len(half.probes), sum(bool(probe.relevant) for probe in half.probes), len(half.captures))
         counts[name] = {"conversations": conversations} | dict(zip(COUNTS, numbers, strict=True))
-    if as_json:
-        emit_json(counts)
-        return
-    emit_table(
-        ["file", "conversations", "probes", "with gold", "captures"],
-        [
-            [f"{name}.jsonl", len(half["conversations"]), *(half[count] for count in COUNTS)]
-            for name, half in counts.items()
-        ],
+    heads = ["file", "conversations", "probes", "with gold", "captures"]
+    return Result(
+        counts,
+        lambda counts: emit_table(
+            heads,
+            [
+                [f"{name}.jsonl", len(half["conversations"]), *(half[count] for count in COUNTS)]
+                for name, half in counts.items()
+            ],
+        ),
     )
 
 
 def agree(
-    first: Annotated[Path, typer.Argument(metavar="A", parser=golden_at, help="A golden set.")],
+    first: FirstSet,
     second: Annotated[Path, typer.Argument(metavar="B", parser=golden_at, help="The same probes by another judge.")],
     third: Annotated[Path | None, typer.Argument(metavar="[C]", parser=golden_at, help="By a third judge.")] = None,
     recordings: RecordingsOf = None,
@@ -270,8 +272,7 @@ def agree(
     pool: Annotated[
         Path | None, typer.Option(help="Count only the memories of this pool, not all that are visible at a turn.")
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Measure the agreement of two or three judges (Cohen's kappa).
 
     Shown in total and by type of probe, with the pairs on which they differ.
@@ -295,14 +296,19 @@ def agree(
     if len(sets) < 2 + (third is not None):
         raise UnusableInput("the same golden set was given twice; give the sets of different judges")
     agreements = {(a, b): measure_agreement(sets[a], sets[b], by_name, pooled) for a, b in combinations(sets, 2)}
-    if as_json:
-        emit_json([{"first": a, "second": b} | agreement.as_json() for (a, b), agreement in agreements.items()])
-        return
     universe = f"the memories of {pool}" if pool else "all memories visible at a turn, in its scope or global"
-    for (a, b), agreement in agreements.items():
-        emit(f"{a} and {b}")
-        emit_agreement(agreement, universe)
-        emit()
+
+    def show(agreements: dict[tuple[str, str], Agreements]) -> None:
+        for (a, b), agreement in agreements.items():
+            emit(f"{a} and {b}")
+            emit_agreement(agreement, universe)
+            emit()
+
+    return Result(
+        agreements,
+        show,
+        lambda agreements: [{"first": a, "second": b} | one.as_json() for (a, b), one in agreements.items()],
+    )
 
 
 def _recordings(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.base.errors import UnusableInput
-from lab.cli.output import Json, emit, emit_json
+from lab.cli.output import emit, emit_json
+from lab.cli.results import Result
 
-FORMS = ("text", "slack", "email")
+if TYPE_CHECKING:
+    from lab.report.message import Message
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,8 +45,7 @@ def message(
         Path | None,
         typer.Option("--log", help="Standard error of the command, for a message if it ended without a verdict."),
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Write a verdict as a message: text, Slack or e-mail.
 
     It says what was decided, why, and what to do, in names, keys and numbers, with
@@ -53,16 +55,13 @@ def message(
     from lab.report.message import message_at
     from lab.report.message_forms import as_email, as_slack, as_text
 
-    if form not in FORMS:
-        raise UnusableInput(f"--as: unknown form {form!r}; known: {', '.join(FORMS)}")
+    shown: dict[str, Callable[[Message], object]] = {
+        "text": lambda made: emit(as_text(made).rstrip("\n")),
+        "slack": lambda made: emit_json(as_slack(made)),
+        "email": lambda made: sys.stdout.write(as_email(made, to or (), sender).decode("ascii")),
+    }
+    if form not in shown:
+        raise UnusableInput(f"--as: unknown form {form!r}; known: {', '.join(shown)}")
     if form != "email" and (to or sender):
         raise UnusableInput("--to, --from: are for --as email")
-    made = message_at(path, link, log)
-    if as_json:
-        emit_json(made.as_json())
-    elif form == "slack":
-        emit_json(as_slack(made))
-    elif form == "email":
-        sys.stdout.write(as_email(made, to or (), sender).decode("ascii"))
-    else:
-        emit(as_text(made).rstrip("\n"))
+    return Result(message_at(path, link, log), shown[form])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_trial
+from lab.cli.output import announce, emit, emit_folded, emit_trial
+from lab.cli.results import Result
 
 
 def add_to(app: typer.Typer) -> None:
@@ -17,10 +17,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def missed(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    run: options.Run,
     jobs: options.Jobs = 1,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Count the relevant memories that each arm missed, by cause.
 
     Every recall at a probe is repeated and explained, as lab explain explains one. The causes of an arm sum to all that
@@ -40,25 +39,20 @@ def missed(
     write_missed(rows, counts, run / FILE)
     files = save(draw(missed_chart(counts).of(source_of(opened))), run / "figures" / "missed")
     reasons = trial(opened.manifest)
-    if as_json:
-        arms = {arm: {**count._asdict(), "missed": count.missed} for arm, count in counts.items()}
-        emit_json({"run": str(run), "trial": list(reasons), "arms": arms, "figures": [str(file) for file in files]})
-        return
-    emit_trial(reasons)
-    known = [cause for cause in CAUSES if any(cause in count.causes for count in counts.values())]
-    emit(
-        text_tables(
-            ["relevant memories", *counts],
-            [
-                ["all", *(count.relevant for count in counts.values())],
-                ["injected", *(count.injected for count in counts.values())],
-                ["in the Working Set", *(count.pinned for count in counts.values())],
-                ["missed", *(count.missed for count in counts.values())],
-                *([f"  {cause}", *(count.causes.get(cause, 0) for count in counts.values())] for cause in known),
-            ],
-        )
-    )
-    emit()
-    for cause in known:
-        emit_folded(f"{cause}: {CAUSES[cause]}.")
-    emit_folded(f"Every missed memory: {run / FILE}; chart: {files[1]}")
+    arms = {arm: {**count._asdict(), "missed": count.missed} for arm, count in counts.items()}
+    found = {"run": str(run), "trial": list(reasons), "arms": arms, "figures": [str(file) for file in files]}
+
+    def show(found: dict[str, Any]) -> None:
+        emit_trial(found["trial"])
+        arms = found["arms"].values()
+        known = [cause for cause in CAUSES if any(cause in count["causes"] for count in arms)]
+        shown = {"all": "relevant", "injected": "injected", "in the Working Set": "pinned", "missed": "missed"}
+        rows = [[title, *(count[name] for count in arms)] for title, name in shown.items()]
+        rows += [[f"  {cause}", *(count["causes"].get(cause, 0) for count in arms)] for cause in known]
+        emit(text_tables(["relevant memories", *found["arms"]], rows))
+        emit()
+        for cause in known:
+            emit_folded(f"{cause}: {CAUSES[cause]}.")
+        emit_folded(f"Every missed memory: {run / FILE}; chart: {found['figures'][1]}")
+
+    return Result(found, show)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote, split
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.errors import UnusableInput
 from lab.cli import options
 from lab.cli.baseline import today
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, report_to_ci
+from lab.cli.output import announce, emit, emit_folded, emit_table, report_to_ci
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.nightly.nightly_run import NightlyRun
+    from lab.nightly.trend import Series
 
 IF_INTENDED = " (if the change is intended)"
 STORE = Path("reports/trend")
@@ -38,8 +41,7 @@ def nightly(
     folder: options.BaselinesFolder = options.BASELINES,
     store: Store = STORE,
     jobs: options.Jobs = 1,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Replay a plan twice and compare it with approved baselines.
 
     Exit code, the most severe of all sets: 0 pass, 1 fail, 3 inconclusive (no baseline, or not comparable), 4 could
@@ -54,11 +56,12 @@ def nightly(
     )
     files = [*write_pages(nightly_run, store), *write_nightly(nightly_run)]
     report_to_ci([result.verdict for result in nightly_run.sets])
-    if as_json:
-        emit_json(nightly_run.as_json() | {"folder": str(nightly_run.folder)})
-    else:
-        _show(nightly_run, files)
-    raise typer.Exit(nightly_run.exit_code)
+    return Result(
+        nightly_run,
+        lambda nightly_run: _show(nightly_run, files),
+        lambda nightly_run: nightly_run.as_json() | {"folder": str(nightly_run.folder)},
+        error=typer.Exit(nightly_run.exit_code),
+    )
 
 
 def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
@@ -139,8 +142,7 @@ def trend(
         Path | None, typer.Option("--out", help="Path of the charts, without suffix. [default: trend, in the store]")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Also list series without a step change.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show the history of nightly runs and its step changes.
 
     Lists what else changed with each step, and writes a chart (SVG and PNG).
@@ -156,21 +158,20 @@ def trend(
     if not series:
         raise UnusableInput("no nightly runs to draw: the history has no such series")
     files = save(draw(trend_chart(series)), out or store / "trend")
-    steps = [step_record(line, step) for line in series for step in line.steps]
-    if as_json:
-        emit_json(
-            {
-                "series": [
-                    {"set": line.set, "arm": line.arm, "measure": line.measure}
-                    | {"dates": [point.date for point in line.points], "means": [point.mean for point in line.points]}
-                    for line in series
-                ],
-                "steps": steps,
-                "figures": [str(file) for file in files],
-            }
-        )
-        return
-    for step in sorted(steps, key=lambda step: step["first"]):
+    found = {
+        "series": [
+            {"set": line.set, "arm": line.arm, "measure": line.measure}
+            | {"dates": [point.date for point in line.points], "means": [point.mean for point in line.points]}
+            for line in series
+        ],
+        "steps": [step_record(line, step) for line in series for step in line.steps],
+        "figures": [str(file) for file in files],
+    }
+    return Result(found, lambda found: _show_trend(found, series, every=every))
+
+
+def _show_trend(found: dict[str, Any], series: Sequence[Series], *, every: bool) -> None:
+    for step in sorted(found["steps"], key=lambda step: step["first"]):
         emit_folded(
             f"{step['first']} (after {step['last']}): {step['measure']} of {step['arm']} in {step['set']} "
             f"{step['before']:.4g} -> {step['after']:.4g}; "
@@ -199,4 +200,4 @@ def trend(
         )
     without = sum(not line.steps for line in series)
     emit(f"{without} of {len(series)} series have no step" + ("" if every or not without else "; --all lists them"))
-    emit(f"Charts: {', '.join(str(file) for file in files)}")
+    emit(f"Charts: {', '.join(found['figures'])}")

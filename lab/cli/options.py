@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -158,6 +158,7 @@ Day = Annotated[str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="T
 
 Slides = Annotated[bool, typer.Option("--slides", help="Also draw each figure as a slide (SVG and PNG) in figures/.")]
 
+R = TypeVar("R")
 REPLAY = tuple(field.name for field in dataclasses.fields(Options))
 # Options for scopes, and for the turns and conversations to replay.
 TURNS = ("scope", "recall_turns", "limit", "conversation", "origin")
@@ -171,7 +172,7 @@ def takes_replay_options(
     fixed: bool = False,
     default_arms: str = "",
     defaults: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Return a decorator that adds the argument PATH, --format and the options of ``fields`` to a command.
 
     The command receives a ``ReplayRequest`` as its first argument. ``arms`` are the default arms and ``default_arms``
@@ -184,7 +185,7 @@ def takes_replay_options(
     shown = default_arms or ", ".join(arms)
     arm = Annotated[list[str] | None, replay_option("arms", f" [default: {shown}]" if shown else "")]
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
         # Commands import the class for type checkers alone.
         names = {**command.__globals__, "ReplayRequest": ReplayRequest}
         declared = list(inspect.signature(command, eval_str=True, globals=names).parameters.values())[1:]
@@ -198,15 +199,16 @@ def takes_replay_options(
         ]
 
         @functools.wraps(command)
-        def run(**given: Any) -> None:
+        def run(**given: Any) -> R:
             values = {field: _value(given.pop(about.name), about) for field, about in chosen.items()}
             chosen_arms = tuple(arms if fixed else given.pop("arm") or arms)
-            command(ReplayRequest(str(given.pop("path")), given.pop("format"), chosen_arms, **values), **given)
+            return command(ReplayRequest(str(given.pop("path")), given.pop("format"), chosen_arms, **values), **given)
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # Typer reads it
             [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         )
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__annotations__["return"] = command.__annotations__["return"]
         return run
 
     return decorate

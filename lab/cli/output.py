@@ -62,6 +62,11 @@ def emit_json(value: Any) -> None:
     write(text)
 
 
+def emit_indented(value: Any) -> None:
+    """Print a JSON Schema, indented to be read."""
+    emit(json.dumps(value, indent=2, ensure_ascii=False))
+
+
 def emit(text: str = "") -> None:
     """Print a line, escaped by :func:`escape_controls`."""
     write(painted(escape_controls(text), sys.stdout))
@@ -76,6 +81,13 @@ def write(text: str) -> None:
 def emit_folded(text: str, indent: str = "") -> None:
     """Print a sentence, folded at 80 columns, every line with the indent."""
     emit(folded(text, indent))
+
+
+def receipt(
+    command: str, target: Path, *, write: bool, counts: Mapping[str, int], **lists: Sequence[Any]
+) -> dict[str, Any]:
+    """Return the receipt of a change: the command, what it changes, whether it did, counts, and lists by name."""
+    return {"command": f"lab {command}", "target": str(target), "written": write, "counts": dict(counts), **lists}
 
 
 def emit_change(command: str, target: Path, receipt: Mapping[str, Any], *, write: bool) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.errors import CheckFailed
 from lab.base.formatting import counted
 from lab.cli import completion, options
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_list, emit_suspects, emit_table
+from lab.cli.output import emit, emit_folded, emit_indented, emit_list, emit_suspects, emit_table
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
+    from lab.recordings.convert import Converted
     from lab.recordings.inventory import Inventory
-    from lab.recordings.readers import Library
+    from lab.recordings.readers import Format, Library
+    from lab.recordings.take import Taken
+    from lab.recordings.validate import Validation
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,8 +38,7 @@ def list_sets(
         str | None,
         typer.Argument(metavar="[FORMAT]", autocompletion=completion.formats, help="Show this format in detail."),
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """List the formats that can be read.
 
     Shows the licence of each public set, or with FORMAT its kinds of memory, its origin and the known checksums.
@@ -45,14 +48,16 @@ def list_sets(
 
     formats = [format_named(format)] if format else list(FORMATS.values())
     known = {entry.format: entry for entry in CATALOGUE}
-    if as_json:
+
+    def described(formats: list[Format]) -> dict[str, Any]:
         sets = [
             {"format": form.name, "about": form.about, "files": form.pattern, "memories": form.memories}
             | {"recall_turns": form.recall_turns, "set": known[form.name].as_json() if form.name in known else None}
             for form in formats
         ]
-        emit_json({"formats": sets})
-    elif not format:
+        return {"formats": sets}
+
+    def show(formats: list[Format]) -> None:
         rows = [
             [form.name, known[form.name].licence, known[form.name].good_for]
             if form.name in known
@@ -61,7 +66,8 @@ def list_sets(
         ]
         emit_table(["format", "licence", "good for"], rows, left=3, whole_keys=True)
         emit_folded("`lab recordings list FORMAT` shows the origin and checksums of one.")
-    else:
+
+    def show_one(formats: list[Format]) -> None:
         (form,) = formats
         entry = known.get(form.name)
         facts = {"format": form.name, "what": form.about, "files": form.pattern, "memories": ", ".join(form.memories)}
@@ -80,6 +86,8 @@ def list_sets(
             rows = [[file.name, file.part or "as published", file.sha256[:16]] for file in entry.files]
             emit_table(["known file", "contents", "sha256 starts"], rows, left=3)
 
+    return Result(formats, show_one if format else show, described)
+
 
 def validate(
     path: options.Recordings,
@@ -88,8 +96,7 @@ def validate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit code 1 also for warnings, such as a skipped record.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Check recordings, and list errors and repaired records.
 
     With --memories-from, the store is checked with them, as a replay would read both.
@@ -103,9 +110,13 @@ def validate(
 
     report = check(path, format, change=change)
     notes = scope_notes(report.scopes)
-    if as_json:
-        emit_json(report.as_json() | {"notes": list(notes)})
-    else:
+    failed = None
+    if report.errors:
+        failed = CheckFailed(f"{path}: {counted(len(report.errors), 'error')}")
+    elif strict and report.warnings:
+        failed = CheckFailed(f"{path}: {counted(len(report.warnings), 'warning')}, which --strict does not accept")
+
+    def show(report: Validation) -> None:
         emit_table(
             ["conversation", "sessions", "turns", "memories", "own probes"],
             [[row.conversation, row.sessions, row.turns, row.memories, row.probes] for row in report.conversations],
@@ -115,10 +126,8 @@ def validate(
         emit_list("note", notes)
         emit_list("warning", report.warnings)
         emit_list("error", report.errors)
-    if report.errors:
-        raise CheckFailed(f"{path}: {counted(len(report.errors), 'error')}")
-    if strict and report.warnings:
-        raise CheckFailed(f"{path}: {counted(len(report.warnings), 'warning')}, which --strict does not accept")
+
+    return Result(report, show, lambda report: report.as_json() | {"notes": list(notes)}, error=failed)
 
 
 def _emit_inventory(inventory: Inventory) -> None:
@@ -153,18 +162,17 @@ def import_copy(
     format: options.Format,  # noqa: A002 - the name of the option
     out: Annotated[Path, typer.Option("--out", help="The folder to create: new, or made from the same files.")],
     strict: Annotated[bool, typer.Option("--strict", help="Refuse files whose checksum is unknown.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Copy a downloaded set into a folder, with a card.
 
     The card lists origin, licence, counts and checksums. The folder is created complete or not at all.
     """
     from lab.recordings.convert import take
 
-    taken = take(path, format, out, only_known=strict)
-    if as_json:
-        emit_json(taken.as_json())
-        return
+    return Result(take(path, format, out, only_known=strict), lambda taken: _show_taken(taken, format))
+
+
+def _show_taken(taken: Taken, form: str) -> None:
     emit_table(
         ["file", "version", "sha256 starts"],
         [[file.name, file.version, file.sha256[:16]] for file in taken.files],
@@ -173,7 +181,7 @@ def import_copy(
     if taken.unknown:
         emit_folded(
             f"unknown version (newer, edited, or another set): {counted(len(taken.unknown), 'file')}. To check: "
-            f"`lab recordings validate {taken.folder} --format {format}`"
+            f"`lab recordings validate {taken.folder} --format {form}`"
         )
     emit(
         f"{taken.folder}: {counted(taken.conversations, 'conversation')}, {counted(taken.probes, 'probe')}"
@@ -198,8 +206,7 @@ def convert(
             "--captures). Leaves out memories and probes.",
         ),
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Convert recordings and their golden set to the lab's format.
 
     The result is read back and compared with the source.
@@ -212,9 +219,10 @@ def convert(
         return with_valid_scopes(with_candidates(library) if candidates else library, scopes)
 
     done = write(path, format, out, memories=memories, name=name, change=change)
-    if as_json:
-        emit_json(done.as_json())
-        return
+    return Result(done, lambda done: _show_converted(done, candidates=candidates))
+
+
+def _show_converted(done: Converted, *, candidates: bool) -> None:
     emit(
         f"{done.datasets}: {counted(done.conversations, 'conversation')}, {counted(done.turns, 'turn')}, "
         f"{counted(done.memories, 'memory')}" + (", unchanged" if done.already_there else "")
@@ -227,16 +235,11 @@ def convert(
         emit(f"Next: lab replay {done.datasets} --format lab --recall-turns {done.recall_turns} --arm … --out …")
 
 
-def schema(as_json: Json = False) -> None:
+def schema() -> Result:
     """Print the JSON Schema (2020-12) of the lab's format.
 
     It describes one line of a recording or of a golden set.
     """
-    import json
-
     from lab.recordings.native import line_schema
 
-    if as_json:
-        emit_json(line_schema())
-    else:
-        emit(json.dumps(line_schema(), ensure_ascii=False, indent=2))
+    return Result(line_schema(), emit_indented)

@@ -12,13 +12,16 @@ from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import counted
 from lab.cli import options
 from lab.cli.options import REPLAY, takes_replay_options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_next, emit_notes, emit_table, emit_trial
+from lab.cli.output import announce, emit, emit_folded, emit_next, emit_notes, emit_table, emit_trial
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.runs.directory import RunDirectory
     from lab.runs.request import ReplayRequest
 
 
+# Count of conversations -> field of the outcome.
+CONVERSATIONS = {"done": "done", "skipped": "skipped", "failed": "failures"}
 # The two policies to compare, and untiered search as a reference.
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid")
 
@@ -38,60 +41,66 @@ def replay(
     dask: options.Dask = None,
     shard: options.ShardOf = None,
     and_score: Annotated[bool, typer.Option("--score", help="Score the run afterwards, like lab score.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Replay recordings turn by turn through one or more arms."""
     from lab.base.shape import to_json
     from lab.replay.run import parse_shard, run_replay
-    from lab.runs.notes import config_notes, trial, why_failed
+    from lab.runs.notes import trial, why_failed
 
     part = parse_shard(shard) if shard else None
     if part and and_score:
         raise UnusableInput("--score does not work with --shard; use lab runs merge OUT SHARD…, then lab score OUT")
     outcome = run_replay(request, out, jobs=jobs, dask=dask, shard=part, announce=announce)
-    origins = outcome.run.manifest.origins
-    notes = config_notes(outcome.run.manifest.resolved)
-    summary = None
-    if and_score and not outcome.failures and not outcome.run.manifest.failed:
+    run, manifest = outcome.run, outcome.run.manifest
+    error = None
+    if outcome.failures:
+        failed = counted(len(outcome.failures), "conversation")
+        error = CannotMeasure(f"{failed} failed; see {out / 'failures.jsonl'}")
+    elif manifest.failed:
+        error = CannotMeasure(f"{why_failed(run)}. Failed recalls do not count as misses; see {out / 'failures.jsonl'}")
+    found: dict[str, Any] = {
+        "run": str(out),
+        "trial": list(trial(manifest)),
+        "status": manifest.status,
+        "conversations": {name: len(getattr(outcome, field)) for name, field in CONVERSATIONS.items()},
+        "failed_recalls": dict(manifest.failed),
+        "embedded": outcome.embedded,
+        "labels": to_json(manifest.resolved.labels),
+    }
+    if part:
+        found["shard"] = str(run.shard)
+    if and_score and error is None:
         from lab.measures.score import score_and_write, summarise
         from lab.runs.scores import read_gold
 
-        summary = summarise(score_and_write(outcome.run), read_gold(outcome.run), outcome.run.arms)
-    reasons = trial(outcome.run.manifest)
-    if as_json:
-        emit_json(
-            {
-                "run": str(out),
-                "trial": list(reasons),
-                "status": outcome.run.manifest.status,
-                "conversations": {
-                    "done": len(outcome.done),
-                    "skipped": len(outcome.skipped),
-                    "failed": len(outcome.failures),
-                },
-                "failed_recalls": dict(outcome.run.manifest.failed),
-                "embedded": outcome.embedded,
-                "labels": to_json(outcome.run.manifest.resolved.labels),
-            }
-            | ({"shard": str(outcome.run.shard)} if part else {})
-            | ({"scores": summary} if summary else {})
-            | ({"embedder": list(notes)} if notes else {})
-            | ({"origins": to_json(origins)} if origins else {})
-        )
-    else:
-        emit_trial(reasons)
-        emit_notes((*outcome.run.manifest.origin_notes, *notes))
-        done = f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
-        has_next = not (summary or outcome.run.manifest.failed) and bool(outcome.done or outcome.skipped)
-        emit_next(done, (f"lab runs merge OUT {out} …" if part else f"lab score {out}") if has_next else None)
-        if summary:
-            _show_means(summary, outcome.run, _measures_shown(summary, outcome.run, []), selected=False)
-    if outcome.failures:
-        raise CannotMeasure(f"{counted(len(outcome.failures), 'conversation')} failed; see {out / 'failures.jsonl'}")
-    if outcome.run.manifest.failed:
-        raise CannotMeasure(
-            f"{why_failed(outcome.run)}. Failed recalls do not count as misses; see {out / 'failures.jsonl'}"
-        )
+        found["scores"] = summarise(score_and_write(run), read_gold(run), run.arms)
+    return Result(found | _notes(run), lambda found: _show_replay(found, run), error=error)
+
+
+def _notes(run: RunDirectory) -> dict[str, Any]:
+    """Return what a run says of its embedder and of the origins of its conversations, if anything."""
+    from lab.base.shape import to_json
+    from lab.runs.notes import config_notes
+
+    notes, origins = config_notes(run.manifest.resolved), run.manifest.origins
+    return ({"embedder": list(notes)} if notes else {}) | ({"origins": to_json(origins)} if origins else {})
+
+
+def _show_notes(found: dict[str, Any], run: RunDirectory) -> None:
+    emit_trial(found["trial"])
+    emit_notes((*run.manifest.origin_notes, *found.get("embedder", ())))
+
+
+def _show_replay(found: dict[str, Any], run: RunDirectory) -> None:
+    _show_notes(found, run)
+    out, counts = found["run"], found["conversations"]
+    scored = "scores" in found
+    has_next = not (scored or found["failed_recalls"]) and bool(counts["done"] or counts["skipped"])
+    command = f"lab runs merge OUT {out} …" if "shard" in found else f"lab score {out}"
+    done = f"{out}: {', '.join(f'{count} {name}' for name, count in counts.items())}."
+    emit_next(done, command if has_next else None)
+    if scored:
+        _show_means(found["scores"], run, _measures_shown(found["scores"], run, []), selected=False)
 
 
 def score(
@@ -105,66 +114,55 @@ def score(
         bool, typer.Option("--list", help="List every measure with its definition, range and source; score nothing.")
     ] = False,
     allow_failed: options.AllowFailed = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Score a run: means of the headline measures by arm.
 
     -m and --json show the other measures.
     """
     if listed:
-        _list_measures(as_json)
-        return
+        return _list_measures()
     if run is None:
         raise UnusableInput("give the run directory to score, or --list to list the measures")
-    from lab.base.shape import to_json
     from lab.measures.catalogue import canonical
     from lab.measures.score import more_measures, score_and_write, score_run, summarise, unequal_counts
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
-    from lab.runs.notes import config_notes, trial
+    from lab.runs.notes import trial
     from lab.runs.scores import read_gold
 
     opened = open_run(run, allow_failed=allow_failed)
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
     scores = score_and_write(opened)
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
-    notes, reasons = config_notes(opened.manifest.resolved), trial(opened.manifest)
-    if as_json:
-        origins = opened.manifest.origins
-        emit_json(
-            {"trial": list(reasons)}
-            | summary
-            | ({"embedder": list(notes)} if notes else {})
-            | ({"origins": to_json(origins)} if origins else {})
-        )
-        return
-    shown = _measures_shown(summary, opened, measure or ())
-    emit_trial(reasons)
-    emit_notes((*opened.manifest.origin_notes, *notes))
-    _show_means(summary, opened, shown, selected=bool(measure))
-    for name, counts in unequal_counts(scores, shown).items():
-        emit_folded(f"{name} is over other turns in each arm: {', '.join(f'{arm} {n}' for arm, n in counts.items())}")
-    if slices:
-        for name, values in summary["slices"].items():
-            for value, arms in values.items():
-                emit(f"{name} = {value}")
-                _emit_means("arm", arms, shown)
-        for note in sliced_over(shown):
-            emit_folded(note)
+
+    def show(found: dict[str, Any]) -> None:
+        shown = _measures_shown(found, opened, measure or ())
+        _show_notes(found, opened)
+        _show_means(found, opened, shown, selected=bool(measure))
+        for name, counts in unequal_counts(scores, shown).items():
+            listed = ", ".join(f"{arm} {n}" for arm, n in counts.items())
+            emit_folded(f"{name} is over other turns in each arm: {listed}")
+        if slices:
+            for name, values in found["slices"].items():
+                for value, arms in values.items():
+                    emit(f"{name} = {value}")
+                    _emit_means("arm", arms, shown)
+            for note in sliced_over(shown):
+                emit_folded(note)
+
+    return Result({"trial": list(trial(opened.manifest))} | summary | _notes(opened), show)
 
 
-def _list_measures(as_json: bool) -> None:
+def _list_measures() -> Result:
     from lab.measures.catalogue import CATALOGUE
     from lab.report.tables import folded
 
-    if as_json:
-        emit_json({"measures": [measure.as_json() for measure in CATALOGUE]})
-        return
     rows: list[list[str]] = []
     for measure in CATALOGUE:
         rows.append([measure.title, measure.better, measure.unit, str(measure.range), measure.source])
         rows.append([folded(measure.definition, "    ")])
-    emit_table(["measure", "better", "per", "range", "source"], rows, left=5)
+    heads = ["measure", "better", "per", "range", "source"]
+    return Result({"measures": [measure.as_json() for measure in CATALOGUE]}, lambda _: emit_table(heads, rows, left=5))
 
 
 def _measures_shown(summary: dict[str, Any], run: RunDirectory, selected: Sequence[str]) -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.base.formatting import sentence
 from lab.cli import completion, options
-from lab.cli.output import Json, emit, emit_folded, emit_json
+from lab.cli.output import emit, emit_folded
+from lab.cli.results import Result
 from lab.cli.verdict_tables import emit_action
+
+if TYPE_CHECKING:
+    from lab.report.build import Built
 
 
 def add_to(app: typer.Typer) -> None:
@@ -19,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    run: options.Run,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -44,20 +47,18 @@ def report(
     ] = None,
     slides: options.Slides = False,
     allow_failed: options.AllowFailed = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Write report.html and report.md into a run."""
     from lab.report.build import write_report
     from lab.runs.directory import open_run
 
-    built = write_report(
-        open_run(run, allow_failed=allow_failed), baseline, candidate, with_text=with_text, turns=turns, slides=slides
-    )
-    if as_json:
-        emit_json({"files": [str(file) for file in built.files]})
-    else:
+    def show(built: Built) -> None:
         found = built.opening
         judged = f"{found.word} (policy {found.policy}): {found.why}" if found.policy else found.means
         emit_folded(sentence(judged))
         emit_action(found.action, {"DIR": run})
         emit(f"Open {built.files[0]}")
+
+    opened = open_run(run, allow_failed=allow_failed)
+    built = write_report(opened, baseline, candidate, with_text=with_text, turns=turns, slides=slides)
+    return Result(built, show, lambda built: {"files": [str(file) for file in built.files]})

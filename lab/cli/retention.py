@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.cli import options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_trial
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def retention(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    run: options.Run,
     rule: Annotated[
         list[str] | None,
         typer.Option(

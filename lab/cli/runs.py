@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lab.base.formatting import counted
-from lab.cli import trec
-from lab.cli.options import Write
+from lab.cli import options, trec
 from lab.cli.output import (
     SHOWN,
-    Json,
     announce,
     emit,
-    emit_change,
     emit_folded,
-    emit_json,
+    emit_indented,
     emit_next,
     emit_table,
     emit_unless_written,
+    receipt,
 )
+from lab.cli.results import Result
 
 # Figures that commands other than `lab report` may write into a run.
 OF_COMMANDS = ("ablation",)
@@ -41,8 +39,7 @@ def add_to(app: typer.Typer) -> None:
 
 def list_runs(
     root: Annotated[Path, typer.Argument(help="Folder to search, with its subfolders.")] = Path("reports"),
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """List the runs below a folder.
 
     Runs inside baselines and nightly runs are only counted.
@@ -51,12 +48,11 @@ def list_runs(
     from lab.nightly.baselines import is_object
     from lab.nightly.nightly_folder import nightly_run_of
     from lab.runs.directory import open_run
-    from lab.runs.notes import TITLE, trial
+    from lab.runs.notes import trial
 
     if not root.is_dir():
         raise UnusableInput(f"{root}: no such folder")
-    runs: list[dict[str, object]] = []
-    rows: list[list[object]] = []
+    runs: list[dict[str, Any]] = []
     approved = of_nightly_runs = 0
     for manifest in sorted(root.rglob("manifest.json")):
         try:
@@ -74,33 +70,38 @@ def list_runs(
         if nightly_run is not None and nightly_run.resolve() not in (root.resolve(), *root.resolve().parents):
             of_nightly_runs += 1
             continue
-        status, done, reasons = run.manifest.status, len(run.done()), trial(run.manifest)
         facts = {
             "run": str(run.path),
-            "status": status,
-            "done": done,
+            "status": run.manifest.status,
+            "done": len(run.done()),
             "conversations": len(run.assigned),
             "arms": run.arms,
+            "trial": list(trial(run.manifest)),
         }
-        runs.append(facts | {"trial": list(reasons)} | ({"shard": str(run.shard)} if run.shard else {}))
-        remarks = [*([f"shard {run.shard}"] if run.shard else []), *([TITLE] if reasons else [])]
-        status += f" ({', '.join(remarks)})" if remarks else ""
-        rows.append([str(run.path), status, f"{done}/{len(run.assigned)}", ", ".join(run.arms)])
-    if as_json:
-        emit_json({"runs": runs})
-        return
-    emit_table(["run", "status", "done", "arms"], rows, left=4)
-    if approved:
-        emit_folded(f"not listed: {approved} approved; see `lab nightly baseline list`")
-    if of_nightly_runs:
-        emit_folded(f"not listed: {of_nightly_runs} of nightly runs; give the folder of a nightly run to list them")
+        runs.append(facts | ({"shard": str(run.shard)} if run.shard else {}))
+
+    def show(runs: list[dict[str, Any]]) -> None:
+        emit_table(["run", "status", "done", "arms"], list(map(_row, runs)), left=4)
+        if approved:
+            emit_folded(f"not listed: {approved} approved; see `lab nightly baseline list`")
+        if of_nightly_runs:
+            emit_folded(f"not listed: {of_nightly_runs} of nightly runs; give the folder of a nightly run to list them")
+
+    return Result(runs, show, lambda runs: {"runs": runs})
+
+
+def _row(run: dict[str, Any]) -> list[object]:
+    from lab.runs.notes import TITLE
+
+    remarks = [*([f"shard {run['shard']}"] if "shard" in run else []), *([TITLE] if run["trial"] else [])]
+    status = run["status"] + (f" ({', '.join(remarks)})" if remarks else "")
+    return [run["run"], status, f"{run['done']}/{run['conversations']}", ", ".join(run["arms"])]
 
 
 def merge(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The run directory to create.")],
     shards: Annotated[list[Path], typer.Argument(metavar="SHARD…", help="Every shard of the run, in any order.")],
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Merge the shards of a run.
 
     The result is byte-identical to a replay without shards.
@@ -108,24 +109,24 @@ def merge(
     from lab.replay.run import merge as merge_shards
 
     merged = merge_shards(out, shards, announce)
-    if as_json:
-        emit_json(
-            {
-                "run": str(out),
-                "status": merged.run.manifest.status,
-                "conversations": {"copied": merged.copied, "there": merged.there},
-                "notes": list(merged.notes),
-            }
-        )
-        return
-    emit_next(f"{out}: {merged.copied} conversations copied, {merged.there} already present.", f"lab score {out}")
+    return Result(
+        merged,
+        lambda merged: emit_next(
+            f"{out}: {merged.copied} conversations copied, {merged.there} already present.", f"lab score {out}"
+        ),
+        lambda merged: {
+            "run": str(out),
+            "status": merged.run.manifest.status,
+            "conversations": {"copied": merged.copied, "there": merged.there},
+            "notes": list(merged.notes),
+        },
+    )
 
 
 def remove(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    write: Write = False,
-    as_json: Json = False,
-) -> None:
+    run: options.Run,
+    write: options.Write = False,
+) -> Result:
     """Remove a run.
 
     Refuses a folder that is not a run, and an approved run. Files that the lab did not write are kept and listed.
@@ -143,26 +144,25 @@ def remove(
     if write:
         with only_writer(opened.path):
             left = remove_run(opened, figures)
-    if as_json:
-        receipt = {"files": len(files), "left": [str(path) for path in left]}
-        emit_change("runs rm", run, receipt, write=write)
-        return
-    if not write:
-        emit(f"would remove {run}: {counted(len(files), 'file')}")
-        emit_unless_written(write)
+    kept = [str(path) for path in left]
+    return Result(receipt("runs rm", run, write=write, counts={"files": len(files)}, left=kept), _show_removed)
+
+
+def _show_removed(change: dict[str, Any]) -> None:
+    run, left = change["target"], change["left"]
+    if not change["written"]:
+        emit(f"would remove {run}: {counted(change['counts']['files'], 'file')}")
+        emit_unless_written(change["written"])
         return
     emit(f"removed {run}" + (f", except {counted(len(left), 'file')} that the lab did not write:" if left else ""))
     for path in left[:SHOWN]:
-        emit(str(path))
+        emit(path)
     if len(left) > SHOWN:
         emit(f"… and {len(left) - SHOWN} more (--json lists all)")
 
 
-def schema(as_json: Json = False) -> None:
+def schema() -> Result:
     """Print the JSON Schema (2020-12) of the manifest of a run."""
     from lab.runs.manifest import manifest_schema
 
-    if as_json:
-        emit_json(manifest_schema())
-    else:
-        emit(json.dumps(manifest_schema(), indent=2, ensure_ascii=False))
+    return Result(manifest_schema(), emit_indented)

@@ -190,9 +190,11 @@ class LazyCommands(dict[str, Any]):
 def _imported(module: str, words: tuple[str, ...]) -> dict[str, Any]:
     """Return the commands that a module registers in the group with the given words."""
     from lab.cli.examples import add_examples
+    from lab.cli.results import print_results
 
     app = typer.Typer(rich_markup_mode=None)
     import_module(module).add_to(app)
+    print_results(app)
     add_examples(app, *words)
     return dict(typer.main.get_group(app).commands)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import markdown
 from lab.cli.options import Embedder, Jobs
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import announce, emit, emit_folded, emit_table
+from lab.cli.results import Result
 from lab.report.tables import markdown_table, show
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ def self_test(
     out: Annotated[Path | None, typer.Option(help="Write self-test.json and self-test.md into this folder.")] = None,
     embedder: Embedder = "all-MiniLM-L6-v2",
     listed: Annotated[bool, typer.Option("--list", help="List the faults and run nothing.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Test the gate: inject faults and list which are caught.
 
     Faults are injected into copies of the engine. Each faulty copy replays the shipped sets in its own process, and the
@@ -59,21 +59,18 @@ def self_test(
 
     chosen = _chosen(fault or [], faults, patch or [])
     if listed:
-        _list(chosen, as_json=as_json)
-        return
+        return _list(chosen)
     judge = read_policy(policy)
     report = run(chosen, shipped_replays(embedder), judge, jobs=jobs, draws=draws, seed=seed, announce=announce)
     if out is not None:
         write_atomically(out / FILES[0], dump_json(report.as_json()))
         write_atomically(out / FILES[1], _markdown(report).encode())
-    if as_json:
-        emit_json(report.as_json())
-    else:
-        _show(report)
+    failed = None
     if report.kill_rate < REQUIRED:
-        raise CheckFailed(f"{report.kill_rate:.1%} of the faults were caught; {REQUIRED:.0%} are required")
-    if report.draws.failed:
-        raise CheckFailed(f"{report.draws.failed} A/A draws failed; none may fail")
+        failed = CheckFailed(f"{report.kill_rate:.1%} of the faults were caught; {REQUIRED:.0%} are required")
+    elif report.draws.failed:
+        failed = CheckFailed(f"{report.draws.failed} A/A draws failed; none may fail")
+    return Result(report, _show, error=failed)
 
 
 def _chosen(names: list[str], file: Path | None, patches: list[Path]) -> list[Fault]:
@@ -104,25 +101,24 @@ def _require_python(name: str, path: str, text: str) -> None:
         raise UnusableInput(f"fault {name!r}: {path} is no longer valid Python: {error}") from None
 
 
-def _list(faults: list[Fault], *, as_json: bool) -> None:
-    if as_json:
-        emit_json(
-            {
-                "faults": [
-                    {
-                        "fault": fault.name,
-                        "group": fault.group,
-                        "about": fault.about,
-                        "files": list(fault.files),
-                        "equivalent": fault.equivalent,
-                    }
-                    for fault in faults
-                ]
-            }
-        )
-        return
-    emit_table(["fault", "what it does"], [[fault.name, fault.about] for fault in faults], left=2, whole_keys=True)
-    emit(f"{len(faults)} faults")
+def _list(faults: list[Fault]) -> Result:
+    listed = [
+        {
+            "fault": fault.name,
+            "group": fault.group,
+            "about": fault.about,
+            "files": list(fault.files),
+            "equivalent": fault.equivalent,
+        }
+        for fault in faults
+    ]
+
+    def show(listed: list[dict[str, Any]]) -> None:
+        rows = [[fault["fault"], fault["about"]] for fault in listed]
+        emit_table(["fault", "what it does"], rows, left=2, whole_keys=True)
+        emit(f"{len(listed)} faults")
+
+    return Result(listed, show, lambda listed: {"faults": listed})
 
 
 HEADERS = ["fault", "caught by", "verdict", "turns", "largest drop", "s"]

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from lab.base.errors import UnusableInput
-from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.cli import options
+from lab.cli.output import emit, emit_table
+from lab.cli.results import Result
 
 SHOWN = ("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "Judged@10")
 
@@ -20,7 +22,7 @@ def add_to(runs: typer.Typer) -> None:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    run: options.Run,
     out: Annotated[Path, typer.Option(help="Folder to write: new, or an export of the same run.")],
     format: Annotated[  # noqa: A002 - the name of the option
         str, typer.Option("--format", help="trec (qrels.txt and one run file per arm) or beir (qrels/test.tsv).")
@@ -29,8 +31,7 @@ def export(
         bool,
         typer.Option("--with-text", help="beir: also write corpus.jsonl and queries.jsonl, read from the recording."),
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Export a run's judgements and rankings to TREC or BEIR files.
 
     White space in names is percent-encoded. Scores decrease strictly with rank, so that every tool keeps the order.
@@ -39,11 +40,7 @@ def export(
     from lab.runs.directory import open_run
 
     files = export_run(open_run(run), format, out, with_text=with_text)
-    if as_json:
-        emit_json({"files": [str(file) for file in files]})
-    else:
-        for file in files:
-            emit(str(file))
+    return Result([str(file) for file in files], lambda files: emit("\n".join(files)), lambda files: {"files": files})
 
 
 def import_(
@@ -53,8 +50,7 @@ def import_(
         list[str] | None,
         typer.Option("--measure", "-m", help="Show this measure, such as nDCG@10, AP, P(rel=2)@5. Repeat for more."),
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Score TREC run files.
 
     Means are over all queries of the qrels; a query that a run lacks scores 0, as with trec_eval -c. Ties are broken as
@@ -77,18 +73,14 @@ def import_(
             "unjudged": len(ranking.keys() - judged.keys()),
             "measures": {name: float(per_query.mean()) for name, per_query in values.items()},
         }
-    if as_json:
-        emit_json({"runs": scores})
-        return
-    all_stems = [path.stem for path in run]
-    stems = [path.stem if all_stems.count(path.stem) == 1 else str(path) for path in run]
-    emit_table(
-        ["run", "n", *measures],
-        [
-            [stem, row["n"], *(row["measures"][name] for name in measures)]
-            for stem, row in zip(stems, scores.values(), strict=True)
-        ],
-    )
-    for stem, row in zip(stems, scores.values(), strict=True):
+    return Result(scores, lambda scores: _show_scores(scores, measures), lambda scores: {"runs": scores})
+
+
+def _show_scores(scores: dict[str, dict[str, Any]], measures: list[str]) -> None:
+    stems = [Path(path).stem for path in scores]
+    rows = {Path(path).stem if stems.count(Path(path).stem) == 1 else path: row for path, row in scores.items()}
+    values = [[stem, row["n"], *(row["measures"][name] for name in measures)] for stem, row in rows.items()]
+    emit_table(["run", "n", *measures], values)
+    for stem, row in rows.items():
         if row["missing"] or row["unjudged"]:
             emit(f"{stem}: {row['missing']} queries without results, {row['unjudged']} not in the qrels (ignored)")

@@ -154,7 +154,7 @@ def test_runs_list_and_rm(lab: Lab, place: Path, tmp_path: Path) -> None:
     removed = json.loads(lab("runs", "rm", "deep/run", "--json", "--write", cwd=tmp_path).stdout)
     assert removed == shown | {"written": True}
     head = {"command": "lab runs rm", "target": "deep/run", "written": True}
-    assert removed == head | {"files": files, "left": []}
+    assert removed == head | {"counts": {"files": files}, "left": []}
     assert list((tmp_path / "deep").iterdir()) == []
     assert json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout) == {"runs": []}
 

@@ -1,0 +1,63 @@
+"""What a command returns: text and JSON are two views of one object, so that they cannot disagree."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+
+from lab.cli.output import Json, emit_json
+
+T = TypeVar("T")
+
+
+class Result:
+    """What a command found, with its views, and the error or exit that is raised once it is printed.
+
+    ``show`` prints the text. ``json`` returns the JSON object; without it, what was found is one, or has ``as_json``.
+    """
+
+    def __init__(
+        self,
+        found: T,
+        show: Callable[[T], object],
+        json: Callable[[T], Any] | None = None,
+        *,
+        error: Exception | None = None,
+    ) -> None:
+        self.show = functools.partial(show, found)
+        self.as_json = functools.partial(json, found) if json else getattr(found, "as_json", lambda: found)
+        self.error = error
+
+
+def print_results(app: typer.Typer) -> None:
+    """Add ``--json`` to every command of an app that returns a :class:`Result`, and print what it returns."""
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            print_results(group.typer_instance)
+    for command in app.registered_commands:
+        if command.callback is not None and command.callback.__annotations__.get("return") in ("Result", Result):
+            command.callback = _printing(command.callback)
+
+
+def _printing(command: Callable[..., Result]) -> Callable[..., None]:
+    """Return a command that prints the result of another one as text, or as JSON with ``--json``."""
+
+    @functools.wraps(command)
+    def run(*, as_json: bool, **given: Any) -> None:
+        result = command(**given)
+        if as_json:
+            emit_json(result.as_json())
+        else:
+            result.show()
+        if result.error is not None:
+            raise result.error
+
+    option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
+    parameters = [*inspect.signature(command, eval_str=True).parameters.values(), option]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
