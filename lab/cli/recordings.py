@@ -15,10 +15,9 @@ from lab.cli.output import emit, emit_folded, emit_indented, emit_list, emit_sus
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
-    from lab.recordings.convert import Converted
+    from lab.recordings.convert import Converted, Taken
     from lab.recordings.inventory import Inventory
     from lab.recordings.readers import Format, Library
-    from lab.recordings.take import Taken
     from lab.recordings.validate import Validation
 
 

@@ -104,7 +104,7 @@ def _show_replay(found: dict[str, Any], run: RunDirectory) -> None:
 
 
 def score(
-    run: Annotated[Path | None, typer.Argument(metavar="DIR", help="A run directory.")] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="DIR", help="A run directory, unless --list is given.")] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option("--measure", "-m", help="Show this measure. Repeat for more. [default: the main ones]"),
