@@ -154,7 +154,10 @@ class Given:
 
 
 class Guarded:
-    """Calls of a system that may raise anything: after a failure, kept in ``broken``, it is not called again."""
+    """Calls of a system that may raise anything.
+
+    ``broken`` is the first failure of a call, None before one. After it the system is not called again.
+    """
 
     def __init__(self, system: object) -> None:
         self.broken: Failure | None = None
@@ -175,10 +178,11 @@ class Guarded:
 
 
 class Seat(Guarded):
-    """An arm's system in one conversation, what it has ``written``, and the failure that ``broken`` it, if any.
+    """An arm's system in one conversation. ``written`` are the memories that it wrote, by id.
 
-    After an error outside of a recall the contents of the system are unknown, so every later recall of the conversation
-    fails too.
+    A recall that fails leaves the system as it was, and the next one is tried. After a failure of any other call nobody
+    knows what the system holds: ``broken`` keeps this failure, and every later recall of the conversation fails with
+    it.
     """
 
     def __init__(self, arm: Arm, info: ArmInfo, kit: Kit, given: Given, *, fed: bool) -> None:

@@ -5,6 +5,7 @@ A table is refused before it is used if it has other columns than this version's
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,8 +164,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence
         problem = misshapen(table)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # Pyarrow raises these for a damaged file, OSError without a number of the operating system's.
-        if isinstance(error, OSError) and error.strerror:
-            raise CannotMeasure(f"{path}: cannot be read ({error.strerror})") from None
+        if isinstance(error, OSError) and error.errno:
+            raise CannotMeasure(f"{path}: cannot be read ({os.strerror(error.errno)})") from None
         problem = str(error)
     if problem:
         raise CannotMeasure(f"{path}: damaged ({problem}); delete it and run the replay again")

@@ -81,6 +81,11 @@ def test_read_table_missing_column_is_named(tmp_path: Path) -> None:
         read_table(tmp_path / "t.parquet", ("d", "a", "c"))
 
 
+def test_read_table_absent_file_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(CannotMeasure, match=r"t\.parquet: cannot be read \(No such file or directory\)$"):
+        read_table(tmp_path / "t.parquet")
+
+
 def test_read_table_flipped_bit_is_reported_or_harmless(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     write_table(pa.table({"turn": text_column(np.arange(50) % 4, TEXTS), "value": float_column(np.arange(50.0))}), path)
