@@ -431,7 +431,7 @@ def _remove(value: Any, path: list[str]) -> None:
 
 
 def draw_record(drawn: Drawn, share: float) -> dict[str, Any]:
-    """Return the draw as plain values, with the minimum detectable effects before anything is judged.
+    """Return the draw as plain values, with the minimum detectable effects before anything is judged (IN-13).
 
     ``all`` assumes that every turn needs a memory, ``some`` that the first ``share`` of them does.
     """
