@@ -54,7 +54,8 @@ def silence(
     from lab.retrieval.silence import ABOUT
     from lab.runs.manifest import NO_HAYSTACK, resolved_of
     from lab.runs.notes import trial_of_replay
-    from lab.studies.silence import FILE, Chosen, Terms, chosen, collect, curves, write_points
+    from lab.studies.silence import FILE, Chosen, Terms, chosen, curves, write_points
+    from lab.studies.silence_replay import collect
 
     options.require_no_run(out)
     points, rows = [], []

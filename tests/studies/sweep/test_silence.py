@@ -16,7 +16,8 @@ from lab.report.figures_studies import silence_chart
 from lab.retrieval.silence import ABOUT, SIGNALS
 from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
-from lab.studies.silence import Answer, Curve, Terms, auroc, choose, chosen, collect, curves, halves
+from lab.studies.silence import Answer, Curve, Terms, auroc, choose, chosen, curves, halves
+from lab.studies.silence_replay import collect
 from tests.commands import run_here
 
 CHOSEN = ("harbor-release", "juniper-clinic", "orchid-lab", "tea-mountain")
