@@ -19,9 +19,8 @@ from lab.replay.candidates import ROOTS
 from lab.replay.plan import Plan, make_plan
 from lab.runs.request import ReplayRequest
 from lab.runs.scores import DEFINITIONS, SCORING
-from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.config.table import POLICIES
-from lab.systems.openclaw.recommended import ARM as RECOMMENDED
+from lab.systems.openclaw.presets import ABLATION_STEPS, RECOMMENDED
 from lab.systems.openclaw.select import policies
 from lab.systems.registry import BUILT_IN
 
@@ -106,13 +105,13 @@ def test_closure_of_an_unknown_module_is_an_error() -> None:
 
 
 def test_closure_includes_the_packages_around_a_module() -> None:
-    assert {"lab", "lab.systems", "lab.systems.baselines"} <= set(closure("lab.systems.baselines.none"))
+    assert {"lab", "lab.systems", "lab.systems.baselines"} <= set(closure("lab.systems.baselines.arm"))
 
 
 @pytest.mark.parametrize(
     "edited",
     [
-        "systems/openclaw/recall/scoped.py",
+        "systems/openclaw/recall/scope.py",
         "systems/openclaw/arms.py",
         "systems/registry.py",
         "systems/contract.py",
@@ -140,8 +139,8 @@ def test_comment_in_the_loop_the_reader_or_the_arm_changes_the_key(operators: Pa
         "runs/receipts.py",
         "recordings/beam.py",
         "recordings/openclaw/transcript.py",
-        "systems/baselines/hybrid.py",
-        "systems/baselines/memory_core.py",
+        "systems/baselines/arm.py",
+        "systems/files/memory_core.py",
         "systems/rsclaw/system.py",
         "systems/openclaw/seed/stages.py",
         "systems/openclaw/select/policies.py",

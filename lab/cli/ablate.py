@@ -44,7 +44,7 @@ def ablate(
     from lab.report.slides import draw, save
     from lab.runs.notes import config_notes, trial
     from lab.runs.scores import read_gold
-    from lab.systems.openclaw.ablation import ABLATION
+    from lab.systems.openclaw.presets import ABLATION
 
     request = replace(request, arms=tuple(step.arm for step in ABLATION))
     outcome = run_replay(request, out, jobs=jobs, announce=announce)

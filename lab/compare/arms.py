@@ -16,7 +16,7 @@ from lab.compare.statistics import clustered, is_shown, sign_flips
 from lab.measures.catalogue import direction, entry_of
 from lab.measures.model import SHARE, YES
 from lab.runs.scores import Scores, Values
-from lab.systems.openclaw.ablation import ABLATION
+from lab.systems.openclaw.presets import ABLATION
 
 BEST, LEVEL = "best", "level"
 

@@ -20,8 +20,7 @@ from lab.base.files import require_finite
 from lab.base.formatting import counted
 from lab.base.sqlite import is_database, read_sqlite
 from lab.recordings.openclaw.folders import Location, find, place_of
-from lab.systems.openclaw.config.file import ENTRY, locate, read_keys, table_in
-from lab.systems.openclaw.config.switches import switched_off
+from lab.systems.openclaw.config.file import ENTRY, locate, read_keys, switched_off, table_in
 from lab.systems.openclaw.table.contents import glance
 from lab.systems.openclaw.table.schema import TABLE
 

@@ -51,8 +51,7 @@ from lab.base.shape import expect, field
 from lab.base.sqlite import read_sqlite
 from lab.host.home import Home, in_bytes
 from lab.recordings.openclaw.folders import INDEX, find
-from lab.systems.openclaw.config.file import ENTRY, locate
-from lab.systems.openclaw.config.switches import switched_off
+from lab.systems.openclaw.config.file import ENTRY, locate, switched_off
 from lab.systems.openclaw.table.contents import copy_version
 
 _CHUNK = 1 << 20

@@ -27,10 +27,9 @@ from lab.replay.loop import Answered, Play, RecallCall, Source, TurnWrites, repl
 from lab.replay.timeline import RecallPoint
 from lab.retrieval.retrievers import Retrieval, StoreRetriever, VectorsOf, make_store
 from lab.retrieval.tokens import words_under
-from lab.systems.contract import Arm, ArmInfo, Prepares
+from lab.systems.contract import Arm, ArmInfo, Claims, Prepares, Proves
 from lab.systems.kit import Tools, Workshop
-from lab.systems.openclaw.capture.credentials import holds_secret
-from lab.systems.protocols import Claims, Proves
+from lab.systems.openclaw.capture.secrets import holds_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -342,7 +341,7 @@ def admit(arm: Arm, info: ArmInfo, ground: Ground) -> Admission:
 
 
 def claims_of(arm: Arm) -> tuple[str, ...]:
-    """Return what an arm claims (:class:`lab.systems.protocols.Claims`), or the default."""
+    """Return what an arm claims (:class:`lab.systems.contract.Claims`), or the default."""
     claims = arm.claims if isinstance(arm, Claims) else None
     return DEFAULT if claims is None else tuple(claims)
 

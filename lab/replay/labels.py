@@ -16,7 +16,7 @@ from lab.base.draw import draw
 from lab.base.errors import UnusableInput
 from lab.golden.model import original_key
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Recording
-from lab.systems.sidecar.heuristic import grade_observation
+from lab.systems.sidecar import grade_observation
 
 HEURISTIC = "heuristic-v1"
 MODES = ("recorded", "sampled", "distractors", HEURISTIC)

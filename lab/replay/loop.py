@@ -19,8 +19,8 @@ from lab.replay.timeline import RecallPoint, timeline
 from lab.retrieval.faults import NO_FAULTS, FaultPlan
 from lab.systems.contract import Arm, ArmInfo, Ask, Candidates, Recall, Writes
 from lab.systems.kit import Kit, Tools
+from lab.systems.openclaw.recall.block import escape
 from lab.systems.openclaw.recall.scope import ScopePolicy, resolve_scope
-from lab.systems.openclaw.recall.wrap import escape
 
 # Where memories come from (E-81): the recording, its own tool calls, or the systems that capture.
 Source = Literal["given", "tools", "captured"]

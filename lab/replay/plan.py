@@ -32,7 +32,7 @@ from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Haystack, resolved_of
 from lab.runs.request import ReplayRequest
 from lab.systems.contract import Arm, ArmInfo, Searches
-from lab.systems.openclaw.capture.categories import detect_category
+from lab.systems.openclaw.capture.candidates import detect_category
 from lab.systems.openclaw.memory import is_hard_rule
 from lab.systems.registry import info_of, make_arm, modules_of, parse_arms
 from lab.systems.spec import ANSWERS, RECORDED, ArmSpec

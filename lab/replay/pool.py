@@ -33,8 +33,7 @@ from lab.replay.sources import Announce, open_sources, play_of, prepare, tools_o
 from lab.replay.timeline import births
 from lab.runs.manifest import Haystack
 from lab.runs.request import ReplayRequest
-from lab.systems.openclaw.capture.candidates import split_candidates
-from lab.systems.openclaw.capture.categories import detect_category
+from lab.systems.openclaw.capture.candidates import detect_category, split_candidates
 from lab.systems.openclaw.recall.trivial import is_trivial
 
 TURNS = 30

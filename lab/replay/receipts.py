@@ -30,7 +30,7 @@ from lab.replay.writes import Aligned
 from lab.runs.tables import ITEMS, READINGS, SAFETY
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.memory import engine_id, is_hard_rule
-from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY
+from lab.systems.openclaw.recall.block import CLOSE, OPEN, POLICY
 from lab.systems.openclaw.seed.exact_hit import exact_hit
 
 if TYPE_CHECKING:

@@ -24,11 +24,10 @@ from lab.runs.manifest import resolved_of
 from lab.runs.notes import config_notes, trial_of_replay
 from lab.runs.request import ReplayRequest
 from lab.systems.contract import Recall
-from lab.systems.openclaw.arms import FlowArm
+from lab.systems.openclaw.arms import OLD_POLICY, FlowArm, SwitchedArm, with_policy
 from lab.systems.openclaw.config.file import read_value
-from lab.systems.openclaw.switched import OLD, SwitchedArm, with_policy
 from lab.systems.openclaw.upstream.host import check_host, host_of
-from lab.systems.switched_off import SwitchedOffArm
+from lab.systems.registry import SwitchedOffArm
 
 SCHEMA = "lab.rollback.v1"
 PHASES = ("before", "switched", "after")
@@ -164,7 +163,7 @@ def _answers(
     plan: Plan, recording: Recording, arm: FlowArm, switched: frozenset[str], announce: Announce
 ) -> Iterator[tuple[Answered, Answered]]:
     """Yield the answers of both arms at each recall point."""
-    config = with_policy(arm.config, OLD)
+    config = with_policy(arm.config, OLD_POLICY)
     arms = (
         replace(arm, name="never", config=config),
         SwitchedArm("switched", arm.system, config, arm.embedder, arm.missing, switched),

@@ -4,7 +4,7 @@ Caches hold these for all conversations. A task carries those of its conversatio
 uses the vectors that this machine computed.
 
 Systems may embed more than memories and prompts. A rehearsal finds these texts before a replay, so that they are
-embedded in bulk: it shows a conversation to the arms that offer one (:class:`lab.systems.protocols.Rehearses`) as the
+embedded in bulk: it shows a conversation to the arms that offer one (:class:`lab.systems.contract.Rehearses`) as the
 turn loop does, without recalls.
 """
 
@@ -26,10 +26,9 @@ from lab.replay.timeline import timeline
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.retrievers import Retrieval, StoreRetriever, VectorsOf, embedded_text, make_store
 from lab.retrieval.tokens import TextSettings, Words, words_under
-from lab.systems.contract import Arm, ArmInfo, Prepares
+from lab.systems.contract import Arm, ArmInfo, Prepares, Rehearses, Rephrases, Step
 from lab.systems.kit import Kit, Search, Tools, Workshop
-from lab.systems.openclaw.capture.credentials import holds_secret
-from lab.systems.protocols import Rehearses, Rephrases, Step
+from lab.systems.openclaw.capture.secrets import holds_secret
 
 if TYPE_CHECKING:
     import numpy as np

@@ -61,7 +61,7 @@ class TimelineEntry(NamedTuple):
     """A turn, or one of the recall points after the last turn (``turn`` is None).
 
     The memories ``born`` and ``gone`` are passed on first, then the ``points`` are answered, then the turn is observed.
-    What a system sees of an entry is a :class:`lab.systems.protocols.Step`.
+    What a system sees of an entry is a :class:`lab.systems.contract.Step`.
     """
 
     turn: Turn | None

@@ -21,8 +21,8 @@ from lab.recordings.model import Recording
 from lab.replay.loop import TurnWrites
 from lab.systems.contract import Stored
 from lab.systems.openclaw.capture.secrets import looks_secret
+from lab.systems.openclaw.js import js_json
 from lab.systems.openclaw.near_duplicate import NearDuplicates
-from lab.systems.openclaw.upstream.js import js_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

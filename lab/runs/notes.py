@@ -14,7 +14,7 @@ from lab.embedding.embedder import DEFAULT_MODEL
 from lab.runs.directory import RunDirectory, failed_summary
 from lab.runs.manifest import COMPLETE, Manifest, Resolved
 from lab.systems.contract import ArmInfo
-from lab.systems.external.remedies import remedy
+from lab.systems.external.protocol import remedy
 
 TITLE = "trial"
 

@@ -19,9 +19,9 @@ from lab.replay.plan import make_plan
 from lab.runs.request import ReplayRequest
 from lab.runs.tables import table_of, write_table
 from lab.studies.relabelled import Assignment, Tally, relabelled, total
-from lab.systems.openclaw.capture.categories import IMPORTANCE
+from lab.systems.openclaw.capture.candidates import IMPORTANCE
 from lab.systems.openclaw.memory import MUST_FROM, NICE_FROM, label_of_score
-from lab.systems.sidecar.heuristic import grade_observation
+from lab.systems.sidecar import grade_observation
 
 if TYPE_CHECKING:
     import pyarrow as pa

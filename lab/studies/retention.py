@@ -17,7 +17,7 @@ from lab.replay.plan import Plan, plan_of
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import read_gold
 from lab.runs.tables import table_of, write_table
-from lab.systems.sidecar.importance import DURABLE, PRIORITIES
+from lab.systems.sidecar import DURABLE, PRIORITIES
 
 if TYPE_CHECKING:
     import pyarrow as pa

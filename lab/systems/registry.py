@@ -1,7 +1,8 @@
 """The memory systems by name. Built-in systems are one line each here; other packages register an entry point.
 
 A package declares ``[project.entry-points."recall_lab.systems"]`` with a line ``name = "package.module:make"``, where
-``make`` takes an :class:`lab.systems.spec.ArmSpec` and returns an :class:`lab.systems.contract.Arm`.
+``make`` takes an :class:`lab.systems.spec.ArmSpec` and returns an :class:`lab.systems.contract.Arm`. An arm whose host
+does not run it becomes a :class:`SwitchedOffArm`, which injects nothing and says why (HC-9).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -22,12 +23,52 @@ from lab.base.code import imported_by
 from lab.base.errors import UnusableInput
 from lab.base.files import digest, sha256_file
 from lab.systems.budget import budget_in, named_budget, with_budget, within
-from lab.systems.contract import Arm, ArmInfo
-from lab.systems.openclaw.config.file import ENTRY, locate, read_value
-from lab.systems.openclaw.config.switches import switched_off
+from lab.systems.contract import Arm, ArmInfo, Ask, MemorySystem, Recall
+from lab.systems.kit import Kit
+from lab.systems.openclaw.config.file import ENTRY, locate, read_value, switched_off
 from lab.systems.openclaw.config.table import POLICIES
 from lab.systems.spec import ArmSpec
-from lab.systems.switched_off import SwitchedOffArm
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchedOffArm:
+    """The arm ``base``, switched off for the reason ``why``."""
+
+    base: Arm
+    why: str
+
+    @property
+    def name(self) -> str:
+        """The name of the arm."""
+        return self.base.name
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What it must prove: that it injects nothing."""
+        return ("nothing",)
+
+    def describe(self) -> ArmInfo:
+        """Return the description of the arm, with the reason; it writes nothing, and needs nothing."""
+        info = self.base.describe()
+        return replace(info, writes=False, stateful=False, derives=False, needs_gold=False, needs=None, off=self.why)
+
+    def open(self, kit: Kit) -> MemorySystem:
+        """Open the system."""
+        del kit
+        return _SwitchedOff(self.why)
+
+
+class _SwitchedOff(MemorySystem):
+    """Answers every query with nothing."""
+
+    def __init__(self, why: str) -> None:
+        self._receipt = {"skipped": True, "skipReason": "switched_off", "why": why}
+
+    def recall(self, ask: Ask) -> Recall:
+        """Return an empty recall whose receipt has the reason."""
+        del ask
+        return Recall(receipt=dict(self._receipt), status="skipped")
+
 
 GROUP = "recall_lab.systems"
 # Largest cutoff or depth that an arm may declare; more is a mistake.
@@ -35,20 +76,22 @@ MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _ABLATION_STEPS = ("quota_flow", "quota_repeat", "quota_backbone", "quota_score", "seed_full")
 _OPENCLAW = (*POLICIES, *_ABLATION_STEPS, "recommended", "engine")
-_BASELINES = (
-    *("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim"),
-    *("memory_core", "memory_lancedb", "long_context", "placebo"),
-)
 # Name -> "module:function" that makes the arm. No arm is imported here, so that a run depends on its own ones alone.
 BUILT_IN: dict[str, str] = {
     **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
-    **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
+    **dict.fromkeys(("vector", "bm25", "hybrid", "recency", "none", "random"), "lab.systems.baselines.arm:make"),
+    "oracle": "lab.systems.baselines.arm:make_oracle",
+    "verbatim": "lab.systems.baselines.verbatim:make",
+    "memory_core": "lab.systems.files.memory_core:make",
+    "memory_lancedb": "lab.systems.baselines.memory_lancedb:make",
+    "long_context": "lab.systems.baselines.long_context:make",
+    "placebo": "lab.systems.baselines.placebo:make",
     "external": "lab.systems.external.arm:make",
     "rsclaw": "lab.systems.rsclaw.system:make",
     "observations": "lab.systems.observations.system:make",
     "pack": "lab.memory.pack.system:make",
     "plugin": "lab.systems.external.plugin:make",
-    "auto_recall": "lab.systems.auto_recall.arm:make",
+    "auto_recall": "lab.systems.files.auto_recall:make",
 }
 # Systems that are plugins of OpenClaw with a name of their own in a host's file; all others read the engine's entry.
 PLUGINS = {"memory_lancedb": "memory-lancedb", "auto_recall": "openclaw-auto-recall"}

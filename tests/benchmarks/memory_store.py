@@ -33,7 +33,7 @@ from lab.memory.tools.context import ToolContext
 from lab.memory.tools.importing import memory_import
 from lab.memory.tools.store import memory_store
 from lab.systems.openclaw.config.resolve import resolve
-from lab.systems.openclaw.table.entries import Entry
+from lab.systems.openclaw.table.schema import Entry
 
 PLUGIN_SECONDS = 20.7
 WORDS = ("kettle", "lamp", "shelf", "harbour", "garden", "ledger", "window", "bridge", "invoice", "teapot", "river")

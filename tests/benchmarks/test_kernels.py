@@ -22,11 +22,9 @@ from lab.runs.directory import RunDirectory
 from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.recall.budget import Budget, Slot
-from lab.systems.openclaw.seed.pack import pack_well_formed
+from lab.systems.openclaw.recall.block import Budget, Slot, pack, pack_well_formed
 from lab.systems.openclaw.select.outcome import recall_plans
 from lab.systems.openclaw.select.policies import tier_first_v1, tier_quota_v1
-from lab.systems.openclaw.upstream.pack import pack
 
 CANDIDATES, TEXTS = 12, 500
 

@@ -10,9 +10,8 @@ import pytest
 from lab.canary.audit.check import check_recall
 from lab.canary.audit.tally import Repeats, Tally
 from lab.systems.openclaw.config.settings import ReceiptSettings
-from lab.systems.openclaw.recall.budget import Budget, Slot
+from lab.systems.openclaw.recall.block import Budget, Slot, pack
 from lab.systems.openclaw.recall.receipt import prompt_comment
-from lab.systems.openclaw.upstream.pack import pack
 
 Make = Callable[..., dict[str, Any]]
 

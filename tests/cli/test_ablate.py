@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from lab.systems.openclaw.ablation import ABLATION
+from lab.systems.openclaw.presets import ABLATION
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ARMS = [step.arm for step in ABLATION]

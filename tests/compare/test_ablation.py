@@ -14,7 +14,7 @@ from lab.compare.paired import compare_arms
 from lab.measures.score import score_run, summarise
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import Scores, read_gold
-from lab.systems.openclaw.ablation import ABLATION
+from lab.systems.openclaw.presets import ABLATION
 
 MakeRun = Callable[..., RunDirectory]
 ARMS = tuple(step.arm for step in ABLATION)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from lab.memory.tools.listing import statistics_of
+from lab.systems.openclaw.js import js_text, to_number
 from lab.systems.openclaw.memory import is_uuid
 from lab.systems.openclaw.recall_tool import clamp_limit
 from lab.systems.openclaw.table.admin import (
@@ -19,7 +20,6 @@ from lab.systems.openclaw.table.admin import (
     newest_first,
     oldest_first,
 )
-from lab.systems.openclaw.upstream.js import js_text, to_number
 from tests.conformance.functions_inject import unknown_function
 from tests.conformance.functions_other import without_undefined
 from tests.conformance.plugin_hook import cap_calls

@@ -20,7 +20,7 @@ from lab.memory.tools.listing import memory_export, memory_list, memory_stats
 from lab.memory.tools.store import memory_forget, memory_store
 from lab.retrieval.contract import Row
 from lab.systems.openclaw.memory import importance_score, label_of_score
-from lab.systems.openclaw.table.entries import Entry
+from lab.systems.openclaw.table.schema import Entry
 from tests.conformance.e2e import CLOSE, FAILURES, plugin_config
 from tests.conformance.embedding import DIMENSION, embed
 from tests.conformance.functions_inject import unknown_function

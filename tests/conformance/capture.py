@@ -7,20 +7,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lab.retrieval.contract import Filter, Query, Row
-from lab.systems.openclaw.capture.candidates import normalise, split_candidates
-from lab.systems.openclaw.capture.categories import IMPORTANCE, allowed_categories, detect_bounded
-from lab.systems.openclaw.capture.clean import strip_injected
-from lab.systems.openclaw.capture.duplicates import is_near_duplicate
-from lab.systems.openclaw.capture.pipeline import Captured, capture, captures
-from lab.systems.openclaw.capture.redact import redact
-from lab.systems.openclaw.capture.scan import Bounds, scan
-from lab.systems.openclaw.capture.secrets import looks_secret
-from lab.systems.openclaw.capture.tool_like import is_tool_like
+from lab.systems.openclaw.capture.candidates import (
+    IMPORTANCE,
+    allowed_categories,
+    detect_bounded,
+    is_tool_like,
+    normalise,
+    split_candidates,
+    strip_injected,
+)
+from lab.systems.openclaw.capture.pipeline import Bounds, Captured, capture, captures, scan
+from lab.systems.openclaw.capture.secrets import looks_secret, redact
 from lab.systems.openclaw.capturing import UPSTREAM
 from lab.systems.openclaw.config.values import number_in_range
-from lab.systems.openclaw.memory import label_of_score
-from lab.systems.openclaw.near_duplicate import normal_text
-from lab.systems.openclaw.table.entries import Near
+from lab.systems.openclaw.memory import Near, label_of_score
+from lab.systems.openclaw.near_duplicate import is_near_duplicate, normal_text
 from tests.conformance.e2e import Table, plugin_config
 from tests.conformance.embedding import embed
 from tests.conformance.functions_inject import unknown_function

@@ -17,7 +17,7 @@ from lab.retrieval.tokens import ScanWords, TextSettings
 from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.memory import Listing
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from tests.conformance.embedding import DIMENSION, embed

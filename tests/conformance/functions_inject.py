@@ -7,18 +7,25 @@ from typing import Any
 
 from lab.base.utf16 import js_length
 from lab.retrieval.contract import Row
-from lab.systems.openclaw.capture.receipt import capture_receipt
+from lab.systems.openclaw.capture.pipeline import capture_receipt
 from lab.systems.openclaw.config.settings import ReceiptSettings, WorkingSetSettings
-from lab.systems.openclaw.memory import importance_score, label_key, label_of_score, normal_label, resolve_label
-from lab.systems.openclaw.recall.budget import Budget, Slot, compose
+from lab.systems.openclaw.js import round6, to_number
+from lab.systems.openclaw.memory import (
+    dedupe_cutoff_ms,
+    importance_score,
+    is_stale,
+    is_within_dedupe_window,
+    label_key,
+    label_of_score,
+    normal_label,
+    resolve_label,
+    stale_cutoff_ms,
+)
+from lab.systems.openclaw.recall.block import Budget, Slot, compose, escape, line, pack, wrap
 from lab.systems.openclaw.recall.receipt import REASONS, Final, LaneHit, lifecycle_receipt, prompt_comment, why_tier
-from lab.systems.openclaw.recall.todo import dedupe_cutoff_ms, is_stale, is_within_dedupe_window, stale_cutoff_ms
 from lab.systems.openclaw.recall.working_set import normal_line, open_questions
-from lab.systems.openclaw.recall.wrap import escape, line, wrap
 from lab.systems.openclaw.select.outcome import Quota, TierCount
-from lab.systems.openclaw.upstream.js import round6, to_number
-from lab.systems.openclaw.upstream.pack import pack
-from lab.systems.openclaw.upstream.working_set import build_working_set
+from lab.systems.openclaw.upstream.stages import build_working_set
 from tests.conformance.record_files import Skip
 from tests.conformance.values import UNDEFINED, NoJson
 

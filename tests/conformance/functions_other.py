@@ -12,11 +12,17 @@ from lab.base.utf16 import js_utf8
 from lab.retrieval.clamp import Clamp, clamp
 from lab.systems.openclaw.config.values import normal_boolean, number_in_range, parse_env_boolean
 from lab.systems.openclaw.docs.globs import glob_matches, read_tool_input
-from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos, scope_token
-from lab.systems.openclaw.upstream.js import js_text, text_or_blank
-from lab.systems.sidecar.heuristic import grade_observation
-from lab.systems.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
-from lab.systems.sidecar.task_markers import has_task_marker, strip_task_prefix
+from lab.systems.openclaw.docs.lane import matches_scope, pushdown_repos, scope_token
+from lab.systems.openclaw.js import js_text, text_or_blank
+from lab.systems.sidecar import (
+    grade_observation,
+    graded_label,
+    has_task_marker,
+    is_importance,
+    parse_importance,
+    sidecar_label,
+    strip_task_prefix,
+)
 from tests.conformance.functions_inject import unknown_function
 from tests.conformance.plugin_config import parse, resolve_embedding_clamp, resolve_section
 from tests.conformance.plugin_rules import is_too_long

@@ -9,8 +9,7 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Candidate, Hit, Lanes, Row
 from lab.retrieval.fusion import fuse
 from lab.systems.openclaw.recall.receipt import REASONS
-from lab.systems.openclaw.recall.scope import scope_plan
-from lab.systems.openclaw.recall.scoped import select_in_scopes
+from lab.systems.openclaw.recall.scope import scope_plan, select_in_scopes
 from lab.systems.openclaw.select.outcome import Quota, Selection, TierCount, TierPlan, by_rank
 from lab.systems.openclaw.select.policies import tier_first_v1, tier_quota_v1
 from tests.conformance.functions_scope import policy_of

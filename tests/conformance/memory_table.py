@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from lab.base.errors import UnusableInput
 from lab.retrieval.contract import Row
-from lab.systems.openclaw.table.entries import Entry, Near
+from lab.systems.openclaw.memory import Near
+from lab.systems.openclaw.table.schema import Entry
 
 
 class InMemoryTable:
-    """Implements :class:`~lab.systems.openclaw.table.entries.MemoryTable`.
+    """Implements :class:`~lab.systems.openclaw.table.schema.MemoryTable`.
 
     Like the plugin's table it may hold an id twice; such rows are deleted together.
     """

@@ -12,9 +12,9 @@ from typing import Any
 from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.globs import glob_matches
-from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos
+from lab.systems.openclaw.docs.lane import matches_scope, pushdown_repos
+from lab.systems.openclaw.js import text_or_blank
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
-from lab.systems.openclaw.upstream.js import text_or_blank
 from tests.conformance.capture_pack import captures_of, unclosed_block
 from tests.conformance.e2e import plugin_config
 from tests.conformance.functions_inject import budget

@@ -14,7 +14,7 @@ from lab.memory.tools.preflight import Ran, preflight, preflight_settings
 from lab.memory.tools.store import memory_forget, memory_store
 from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.recall_tool import DEFAULT_LIMIT, clamp_limit, memory_recall
-from lab.systems.openclaw.table.entries import Entry
+from lab.systems.openclaw.table.schema import Entry
 from tests.conformance.admin_calls import context_of
 from tests.conformance.e2e import plugin_config
 from tests.conformance.embedding import DIMENSION

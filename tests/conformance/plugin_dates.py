@@ -10,7 +10,7 @@ import re
 from datetime import date
 
 from lab.base.utf16 import WHITESPACE
-from lab.systems.openclaw.upstream.js import to_number
+from lab.systems.openclaw.js import to_number
 
 # The formats that stores write: ISO 8601, also with a space for the T or without a colon in the offset. Names of
 # months and zones are not supported.

@@ -6,7 +6,7 @@ import math
 import re
 from typing import NamedTuple
 
-from lab.systems.openclaw.upstream.js import text_or_blank
+from lab.systems.openclaw.js import text_or_blank
 
 MAX_NAME_CHARS = 160
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

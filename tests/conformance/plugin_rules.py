@@ -8,10 +8,10 @@ from typing import Any
 
 from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL
-from lab.systems.openclaw.capture.scan import Message
+from lab.systems.openclaw.capture.pipeline import Message
+from lab.systems.openclaw.js import js_text, to_number
 from lab.systems.openclaw.memory import importance_score, normal_category, resolve_label
 from lab.systems.openclaw.near_duplicate import normal_text
-from lab.systems.openclaw.upstream.js import js_text, to_number
 
 _TOO_LONG = re.compile(
     rf"max(?:imum)? context length|requested[{WHITESPACE}]+[0-9]+[{WHITESPACE}]+tokens"

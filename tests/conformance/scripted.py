@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Filter, Hit, Lanes, Row
-from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.memory import Listing
 
 # Default score and distance of a row that the engine writes: no text match, far away.
 WRITTEN = (0.0, 2.0)

@@ -9,8 +9,8 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.utf16 import js_length, js_utf8
+from lab.systems.openclaw.js import round6
 from lab.systems.openclaw.recall_tool import DEFAULT_LIMIT, Recalled, clamp_limit, memory_recall
-from lab.systems.openclaw.upstream.js import round6
 from tests.conformance.e2e import CLOSE, Table, plugin_config
 from tests.conformance.record_files import SKIPPED, Folder, Outcome, Record, VectorFile, expected, judge
 from tests.conformance.turns import table_of

@@ -17,7 +17,7 @@ import pytest
 
 from lab.embedding.embedder import SentenceTransformerEmbedder
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.systems.openclaw.recall.wrap import CLOSE, HEAD
+from lab.systems.openclaw.recall.block import CLOSE, HEAD
 from tests.embedding.conftest import Endpoint, running  # noqa: F401 - a fixture
 
 SESSION = "6f0c7a5e-0000-4000-8000-000000000002"

@@ -35,8 +35,8 @@ def test_shipped_faults_are_distinct_and_cover_recall() -> None:
     touched = {Path(file).name for fault in faults for file in fault.files}
     assert touched >= {
         *("policies.py", "outcome.py", "memory.py", "fusion.py", "exact.py", "lance.py"),
-        *("repeat.py", "hot_lane.py", "exact_hit.py", "score.py", "working_set.py", "near_duplicate.py", "todo.py"),
-        *("trivial.py", "scope.py", "scoped.py", "wrap.py", "budget.py", "loop.py", "working_set.py", "retrieve.py"),
+        *("hot_lane.py", "exact_hit.py", "score.py", "working_set.py", "near_duplicate.py"),
+        *("trivial.py", "scope.py", "block.py", "loop.py", "working_set.py", "retrieve.py"),
     }
 
 

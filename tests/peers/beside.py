@@ -121,7 +121,7 @@ def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
 
 def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
     """Return the ids of the memories whose complete lines a block holds, identified by text and category."""
-    from lab.systems.openclaw.recall.wrap import escape
+    from lab.systems.openclaw.recall.block import escape
 
     by_line = {(row["category"], escape(row["text"].strip())): row["id"] for row in reversed(known)}
     found = (LINE.match(line) for line in block.split("\n"))

@@ -18,7 +18,7 @@ from lab.memory.ledger.grading import grade
 from lab.memory.ledger.ingest import ingest
 from lab.memory.ledger.ledger import Observation
 from lab.memory.ledger.search import Found, search
-from lab.systems.sidecar.heuristic import grade_observation
+from lab.systems.sidecar import grade_observation
 from tests.memory.ledger.ledgers import rows
 
 WORDS = ("basil", "pot", "choir", "mill", "thursday", "may", "gateway", "timeout", "error", "fixed", "decided", "plan")

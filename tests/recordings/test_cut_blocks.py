@@ -8,7 +8,7 @@ import pytest
 
 from lab.base.utf16 import js_length
 from lab.recordings.cleaning import clean_user_text
-from lab.systems.openclaw.recall.wrap import wrap
+from lab.systems.openclaw.recall.block import wrap
 
 COMMENT = (
     '<!-- openclaw-mem-engine:autoRecall {"v":1,"skipped":false,"tiersSearched":["must_remember","nice_to_have"],'

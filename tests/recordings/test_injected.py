@@ -8,7 +8,7 @@ import pytest
 
 from lab.recordings.events import InjectedBlock
 from lab.recordings.injected import read_blocks
-from lab.systems.openclaw.recall.wrap import wrap
+from lab.systems.openclaw.recall.block import wrap
 
 MEMORIES = (
     ("preference", "must_remember", 'Never water the <cactus> & don\'t "drown" it &lt;sic&gt;'),

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.systems.openclaw.recall.budget import Budget, Slot, compose
-from lab.systems.openclaw.upstream.pack import pack
+from lab.systems.openclaw.recall.block import Budget, Slot, compose, pack
 
 LABEL = {"importance_label": "nice_to_have"}
 

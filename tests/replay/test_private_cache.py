@@ -50,7 +50,7 @@ def test_cache_of_replay_is_private_to_its_owner(desk: Any) -> None:
 
 @pytest.mark.usefixtures("open_to_all")
 def test_documents_index_side_files_are_private(desk: Any) -> None:
-    from lab.systems.openclaw.docs.database import open_database
+    from lab.systems.openclaw.docs.index import open_database
 
     place = desk.home / "index"
     database = open_database(place / "docs.sqlite")

@@ -19,7 +19,7 @@ from lab.runs.request import ReplayRequest
 from lab.runs.tables import misshapen
 from lab.systems.contract import Item, Recall, Signals
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.recall.wrap import wrap
+from lab.systems.openclaw.recall.block import wrap
 
 RULE = Memory("d/rule", "Never push on a Friday.", "", 0, 0, label=MUST, hard_rule=True)
 RECORDING = Recording("d", (), (RULE,))

@@ -9,7 +9,7 @@ import pytest
 from lab.recordings.model import Memory, Recording
 from lab.replay.receipts import Checked, SafetyChecks
 from lab.systems.contract import Item, Recall
-from lab.systems.openclaw.recall.wrap import escape, wrap
+from lab.systems.openclaw.recall.block import escape, wrap
 
 SOUND = Checked(0, 0, 0, 0, 0, 0)
 

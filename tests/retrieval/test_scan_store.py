@@ -19,7 +19,7 @@ from lab.retrieval.contract import Filter, Query, Row, TablePositions, scan_dist
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.retrieval.tokens import ScanWords, TextSettings
-from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.memory import Listing
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.systems.openclaw.ablation import ABLATION, ABLATION_STEPS
 from lab.systems.openclaw.config.resolve import describe, resolve
+from lab.systems.openclaw.presets import ABLATION, ABLATION_STEPS
 
 # The keys that each step changes against the step before, in a configuration that does not set them.
 ADDS: dict[str, dict[str, Any]] = {

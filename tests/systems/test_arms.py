@@ -12,16 +12,13 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.base.shape import to_json
 from lab.retrieval.retrievers import Retrieval
-from lab.systems.baselines.arm import BaselineArm
-from lab.systems.baselines.oracle import OracleArm
+from lab.systems.baselines.arm import BaselineArm, OracleArm
 from lab.systems.baselines.verbatim import VerbatimArm
 from lab.systems.contract import SharedRetrieval
 from lab.systems.kit import Kit
-from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.arms import FlowArm, PolicyArm
 from lab.systems.openclaw.config.resolve import describe, resolve
-from lab.systems.openclaw.recommended import ARM as RECOMMENDED
-from lab.systems.openclaw.recommended import recommended
+from lab.systems.openclaw.presets import ABLATION_STEPS, RECOMMENDED, recommended
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.registry import BUILT_IN, make_arm, parse_arms, systems
 from lab.systems.spec import ArmSpec

@@ -22,11 +22,10 @@ from lab.replay.run import run_replay
 from lab.runs.directory import open_run
 from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
-from lab.systems.budget import WIDE, within
+from lab.systems.budget import WIDE, clipped_in, cut, spans_of, within
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Detail, Item, MemorySystem, Recall, Stored, Writes
-from lab.systems.cut import clipped_in, cut, spans_of
 from lab.systems.kit import Kit
-from lab.systems.openclaw.recall.wrap import wrap
+from lab.systems.openclaw.recall.block import wrap
 from lab.systems.registry import make_arm, parse_arms
 from lab.systems.spec import ArmSpec
 from tests.playing import OPERATORS, kit_for, play

@@ -11,7 +11,7 @@ from lab.replay.loop import TurnWrites
 from lab.systems.contract import Ask
 from lab.systems.kit import Kit
 from lab.systems.openclaw.arms import FlowSystem
-from lab.systems.openclaw.recall.wrap import wrap
+from lab.systems.openclaw.recall.block import wrap
 from tests.playing import arms_named, keys_of, played, tools_for
 
 ENGINES = ("engine", "seed_full", "recommended", "tier_first_v1", "tier_quota_v1")

@@ -20,7 +20,7 @@ from lab.replay.explain import CAUSES
 from lab.replay.run import run_replay
 from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
-from lab.systems.baselines.neutral import CHINESE, ENGLISH, is_chinese, neutral
+from lab.systems.baselines.placebo import CHINESE, ENGLISH, is_chinese, neutral
 from lab.systems.contract import Ask, Detail
 from lab.systems.registry import info_of, make_arm
 from lab.systems.spec import ArmSpec

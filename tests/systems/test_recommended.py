@@ -8,19 +8,19 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.resolve import check_config, describe, resolve
-from lab.systems.openclaw.recommended import ARM, CONFIG, recommended
+from lab.systems.openclaw.presets import RECOMMENDED, RECOMMENDED_CONFIG, recommended
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 
 
 def made(config: Any, profile: str = "seed") -> Any:
-    arm: Any = make_arm(ArmSpec("mine", ARM, config, profile=profile))
+    arm: Any = make_arm(ArmSpec("mine", RECOMMENDED, config, profile=profile))
     return arm.config
 
 
 def test_recommended_arm_equals_its_configuration() -> None:
-    assert check_config(CONFIG, "seed").problems == ()
-    assert describe(made(None)) == describe(resolve(CONFIG, "seed"))
+    assert check_config(RECOMMENDED_CONFIG, "seed").problems == ()
+    assert describe(made(None)) == describe(resolve(RECOMMENDED_CONFIG, "seed"))
     assert made(None).phases.relevance_over == "pool"
 
 
@@ -32,7 +32,7 @@ def test_recommended_is_overridden_only_by_the_operators_settings() -> None:
     assert mine["autoRecall"]["quotas"].pop("niceMin") == 3
     assert plain["autoRecall"]["quotas"].pop("niceMin") == 0
     assert mine == plain
-    assert recommended({}) == CONFIG
+    assert recommended({}) == RECOMMENDED_CONFIG
 
 
 @pytest.mark.parametrize("key", ["wildcard", "caps"])

@@ -16,9 +16,9 @@ from lab.recordings.model import Memory
 from lab.replay.run import run_replay
 from lab.runs.request import ReplayRequest
 from lab.systems.contract import Ask, Detail, Recall
+from lab.systems.openclaw.config.settings import Rerank
 from lab.systems.registry import make_arm
-from lab.systems.rerank.rerank import Reranked, order_in, rerank
-from lab.systems.rerank.settings import Rerank
+from lab.systems.rerank import Reranked, order_in, rerank
 from lab.systems.spec import LIVE, RECORDED, ArmSpec
 from tests.playing import OPERATORS, kit_for
 from tests.systems.rerank_server import FAULTS, Server, serving
@@ -100,7 +100,7 @@ def test_rerank_fault_keeps_the_order_and_says_why(server: Server, name: str) ->
 def test_rerank_answer_that_comes_late_is_not_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     # A server that answers between the last look at the clock and the end of the request.
     times = iter((0, 200_000_001))
-    monkeypatch.setattr("lab.systems.rerank.rerank.time.perf_counter_ns", lambda: next(times, 200_000_001))
+    monkeypatch.setattr("lab.systems.rerank.time.perf_counter_ns", lambda: next(times, 200_000_001))
     ranked = rerank(QUERY, TEXTS, settings(server))
     assert (ranked.order, ranked.reason) == ((0, 1, 2, 3, 4), "timed_out")
 

@@ -26,10 +26,9 @@ from lab.recordings.readers import read_library
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
-from lab.systems.auto_recall.arm import AutoRecallArm, make, skip_reason
 from lab.systems.contract import Arm
-from lab.systems.files.chunks import Entry
-from lab.systems.files.folder import Folder
+from lab.systems.files.auto_recall import AutoRecallArm, make, skip_reason
+from lab.systems.files.folder import Entry, Folder
 from lab.systems.files.index import FileIndex
 from lab.systems.files.search import search
 from lab.systems.files.settings import RELEASES, Settings

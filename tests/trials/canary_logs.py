@@ -19,7 +19,7 @@ from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
-from lab.systems.openclaw.upstream.js import js_json
+from lab.systems.openclaw.js import js_json
 
 Recall = list[str]
 Pool = list[list[Recall]]

@@ -21,8 +21,7 @@ from typing import Any
 
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.config.table import SEED, Knob, Section
-from lab.systems.openclaw.upstream.host import check_host, host_of
-from lab.systems.openclaw.upstream.host_schema import ANY_KEY, ENGINE, KNOWN_HOSTS, META_OF, PLUGINS_OF
+from lab.systems.openclaw.upstream.host import ANY_KEY, ENGINE, KNOWN_HOSTS, META_OF, PLUGINS_OF, check_host, host_of
 
 ODD: list[Any] = [
     *(None, True, False, 0, 1, -1, 1.5, 2.0, 7, 1e9, "", " ", "3", "true", "x"),

@@ -23,7 +23,7 @@ from pathlib import Path
 from lab.memory.ledger.ingest import ingest
 from lab.memory.ledger.ledger import count, open_ledger
 from lab.memory.ledger.search import search
-from lab.systems.sidecar.heuristic import grade_observation
+from lab.systems.sidecar import grade_observation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HAN = "決定採用陶盆種羅勒合唱團星期四在舊磨坊偏好計畫問題修正花園會議備份資料庫索引查詢"

@@ -20,7 +20,7 @@ from lab.replay.plan import make_plan
 from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.runs.request import ReplayRequest
 from lab.systems.registry import make_arm
-from lab.systems.rsclaw.decay import DAY_SECONDS, TIERS
+from lab.systems.rsclaw.document import DAY_SECONDS, TIERS
 from lab.systems.rsclaw.system import Rsclaw
 from lab.systems.spec import ArmSpec
 from tests.trials.lanes import table

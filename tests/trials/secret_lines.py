@@ -17,10 +17,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.systems.openclaw.capture.pipeline import Captured, capture
-from lab.systems.openclaw.capture.scan import Message
+from lab.systems.openclaw.capture.pipeline import Captured, Message, capture
+from lab.systems.openclaw.capturing import SEED
 from lab.systems.openclaw.config.resolve import resolve
-from lab.systems.openclaw.seed.capture import RULES
 from tests.conformance.capture import Captures
 from tests.conformance.embedding import embed
 
@@ -285,7 +284,7 @@ class Maker:
 
 def captured(text: str) -> Captured:
     """Capture one message on an empty table."""
-    return capture([Message((text,), "t1")], CONFIG, RULES, Captures(), now_ms=1, embed=embed)
+    return capture([Message((text,), "t1")], CONFIG, SEED, Captures(), now_ms=1, embed=embed)
 
 
 def leaks(case: Case) -> bool:

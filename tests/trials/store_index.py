@@ -32,8 +32,7 @@ import numpy as np
 from lab.memory.store.index import Status, Thresholds, build, status
 from lab.memory.table.lance_table import LanceTable, TableSettings
 from lab.retrieval.contract import Row
-from lab.systems.openclaw.table.entries import Entry
-from lab.systems.openclaw.table.schema import VECTOR
+from lab.systems.openclaw.table.schema import VECTOR, Entry
 
 WORDS, SCOPES, LIMIT, WARM = 5_000, 8, 24, 10
 LABELS = ("must_remember", "nice_to_have", "unknown", "ignore")

@@ -49,7 +49,7 @@ def make(folder: Path, count: int) -> None:
     """Write a table with so many memories."""
     from lab.memory.table.lance_table import LanceTable
     from lab.retrieval.contract import Row
-    from lab.systems.openclaw.table.entries import Entry
+    from lab.systems.openclaw.table.schema import Entry
 
     rows = [Row(f"{n:08d}", f"{n:08d}", f"memory {n}", f"memory {n}", 1 + n, scope="global") for n in range(count)]
     with LanceTable(folder, create=64) as table:

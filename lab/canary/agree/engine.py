@@ -23,8 +23,7 @@ from lab.retrieval.contract import Filter, Row
 from lab.retrieval.retrievers import QueryContext, StoreRetriever, embedded_text
 from lab.systems.contract import Detail, Explains
 from lab.systems.openclaw.arms import FlowArm
-from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.memory import row_of
+from lab.systems.openclaw.memory import Listing, row_of
 from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.recall_tool import DEFAULT_LIMIT, MAX_LIMIT, agent_recall, clamp_limit
 

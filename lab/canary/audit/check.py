@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from lab.gate.receipts import ENOUGH, KINDS, UNREAD, is_format
-from lab.systems.openclaw.capture.receipt import SCHEMA as CAPTURE_SCHEMA
+from lab.systems.openclaw.capture.pipeline import SCHEMA as CAPTURE_SCHEMA
 from lab.systems.openclaw.recall.receipt import MAX_LABELS, MAX_LISTED, MAX_TIERS, REASONS, SCHEMA
 from lab.systems.openclaw.select.outcome import Quota
 

@@ -31,8 +31,8 @@ from lab.canary.audit.check import MODES, TIERS, reserved, runs_of, tier_of
 from lab.canary.audit.status import NO_VECTOR, unknown_reasons
 from lab.measures.inputs import WINDOW
 from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.recall.block import OPEN, POLICY
 from lab.systems.openclaw.recall.receipt import MAX_TIERS, REASONS, prompt_comment
-from lab.systems.openclaw.recall.wrap import OPEN, POLICY
 
 SIZE = 100
 MOST_SESSIONS = 4096

@@ -103,7 +103,7 @@ def ingest(
     file without an observation is unusable: the other logs are ingested, and the exit code is 2.
     """
     from lab.memory.ledger.ingest import ingest as run
-    from lab.systems.sidecar.heuristic import grade_observation
+    from lab.systems.sidecar import grade_observation
 
     receipts, unusable = [], []
     for log in logs:

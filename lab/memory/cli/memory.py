@@ -106,7 +106,7 @@ def recall(
     If there are too few, documents are added from the index of docs-ingest.
     """
     from lab.embedding.embedder import QUERY
-    from lab.systems.openclaw.recall.markers import NAME
+    from lab.systems.openclaw.recall.receipt import NAME
     from lab.systems.openclaw.recall_tool import agent_recall, clamp_limit
     from lab.systems.openclaw.table.admin import preview
 

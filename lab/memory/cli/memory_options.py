@@ -223,7 +223,7 @@ def plain(value: dict[str, Any]) -> dict[str, Any]:
     """Return the details of a tool as JSON values, with numbers as JavaScript writes them."""
     import json
 
-    from lab.systems.openclaw.upstream.js import js_json
+    from lab.systems.openclaw.js import js_json
 
     details: dict[str, Any] = json.loads(js_json(value))
     return details

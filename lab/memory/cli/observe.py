@@ -42,7 +42,7 @@ def observe(
     from lab.recordings.readers import read_library
     from lab.systems.baselines.long_context import ROLES
     from lab.systems.observations.log_file import entries_of, keep_log
-    from lab.systems.observations.recorded import observer_of
+    from lab.systems.observations.observer import observer_of
     from lab.systems.observations.window import Sizes
 
     observer = observer_of(str(recorded or ""))

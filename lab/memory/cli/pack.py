@@ -204,7 +204,8 @@ def _settings(
 def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_remote: bool) -> list[Lane]:
     """Return the lanes with a reranker, if there is one."""
     from lab.memory.pack.sources import RerankedLane
-    from lab.systems.rerank.settings import Rerank, checked
+    from lab.systems.openclaw.config.settings import Rerank
+    from lab.systems.rerank import checked
 
     if url is None:
         return lanes

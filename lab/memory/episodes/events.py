@@ -28,7 +28,7 @@ from lab.memory.ledger import ledger
 from lab.memory.ledger.ledger import scope_name, storable, stored_text
 from lab.memory.tools.redact import MARKER, redactor
 from lab.recordings.model import GLOBAL
-from lab.systems.openclaw.capture.tool_like import is_tool_like
+from lab.systems.openclaw.capture.candidates import is_tool_like
 
 SCHEMA_VERSION = "openclaw-mem.episodic.v0"
 USER, ASSISTANT, CALL, RESULT, OBSERVATION = (

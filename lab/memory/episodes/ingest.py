@@ -51,7 +51,7 @@ from lab.memory.ledger.ledger import given_scope, stamp
 from lab.recordings.events import ToolUse
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library
-from lab.systems.openclaw.capture.tool_like import is_tool_like
+from lab.systems.openclaw.capture.candidates import is_tool_like
 
 SPOOL, SPOOL_SCHEMA = "spool", "openclaw-mem.episodes.spool.v0"
 BATCH = 500

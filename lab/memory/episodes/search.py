@@ -31,7 +31,7 @@ from lab.memory.pack.candidate import Found as LaneFound
 from lab.recordings.model import SEARCHED
 from lab.retrieval.fusion import reciprocal_ranks
 from lab.retrieval.tokens import ENGLISH
-from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
+from lab.systems.openclaw.docs.index import embedded, matrix_of, nearest
 
 if TYPE_CHECKING:
     import numpy as np

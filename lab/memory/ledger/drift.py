@@ -27,7 +27,7 @@ from lab.report.units import percent
 from lab.runs.directory import RunDirectory, open_run
 from lab.systems.openclaw.memory import label_of_score
 from lab.systems.openclaw.table.schema import TABLE
-from lab.systems.sidecar.heuristic import grade_observation
+from lab.systems.sidecar import grade_observation
 
 KIND = "recall-lab.drift.v1"
 PERIODS = ("day", "week")

@@ -18,8 +18,7 @@ from lab.base.files import read_json_lines, sha256_file
 from lab.memory.ledger import ledger
 from lab.memory.ledger.ledger import stamp
 from lab.recordings.model import IGNORE, LABELS, MUST, UNKNOWN
-from lab.systems.sidecar.heuristic import Grade, grade_observation
-from lab.systems.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
+from lab.systems.sidecar import Grade, grade_observation, graded_label, is_importance, parse_importance, sidecar_label
 
 METHOD = "heuristic-v1"
 VERSION = 1

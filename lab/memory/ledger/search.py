@@ -19,9 +19,9 @@ from lab.memory.ledger import ledger
 from lab.memory.ledger.grading import label_of
 from lab.memory.ledger.ledger import FTS, TRIGRAM, Observation, given_scope, language, moment, scope_name, storable
 from lab.memory.ledger.writeback import trust_of
+from lab.memory.supersession import superseded
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.retrieval.fusion import K, reciprocal_ranks
-from lab.systems.supersession import superseded
 
 ACTIVE, SOFT_ARCHIVED = "active", "soft-archived"
 STATES = ("captured", "categorized", ACTIVE, "consolidated", "stale", SOFT_ARCHIVED)

@@ -22,7 +22,7 @@ from lab.memory.ledger.ledger import moment, stamp
 from lab.memory.ledger.search import ACTIVE, SOFT_ARCHIVED, STATES, state_of, used_count
 from lab.memory.ledger.writeback import TRUSTS, trust_of
 from lab.recordings.model import LABELS, MUST
-from lab.systems.sidecar.importance import DURABLE, PRIORITIES
+from lab.systems.sidecar import DURABLE, PRIORITIES
 
 CAPTURED, CATEGORIZED, _, CONSOLIDATED, STALE, _ = STATES
 LEGAL = {

@@ -21,7 +21,7 @@ from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN
 from lab.systems.openclaw.memory import CATEGORIES, label_of_score
 from lab.systems.openclaw.recall.scope import ScopePolicy, normalise
 from lab.systems.openclaw.table.schema import TABLE
-from lab.systems.sidecar.importance import is_importance, parse_importance, sidecar_label
+from lab.systems.sidecar import is_importance, parse_importance, sidecar_label
 
 # The order in which fields are compared and reported.
 SAFE_FIELDS = ("importance", "importance_label", "scope", "category")

@@ -11,11 +11,11 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
+from lab.memory import supersession
 from lab.memory.pack.candidate import OFF, POLICY, RELEVANCE, Candidate, Found, Quotas, Settings
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.retrieval.fusion import reciprocal_ranks
 from lab.retrieval.sentence_words import Sentence, clauses
-from lab.systems import supersession
 from lab.systems.plans import is_past, is_plan
 
 TRUSTED, UNKNOWN_TRUST, UNTRUSTED, QUARANTINED = TRUSTS = ("trusted", "unknown", "untrusted", "quarantined")

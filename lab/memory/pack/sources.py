@@ -35,14 +35,13 @@ from lab.memory.ledger.writeback import trust_of
 from lab.memory.pack.candidate import Candidate, Found, Lane
 from lab.memory.tools.redact import redactor
 from lab.retrieval.faults import Faults
-from lab.systems.files.chunks import Entry
-from lab.systems.files.folder import Folder
+from lab.systems.files.folder import Entry, Folder
 from lab.systems.files.index import FileIndex
 from lab.systems.files.search import candidates
 from lab.systems.files.settings import Reader, read_settings
+from lab.systems.openclaw.config.settings import Rerank
 from lab.systems.plans import FIELD, due_in, is_plan, read_due
-from lab.systems.rerank.rerank import rerank
-from lab.systems.rerank.settings import Rerank
+from lab.systems.rerank import rerank
 
 # Why the lane returns less, or nothing.
 NO_VECTORS, NO_TABLES, UNREADABLE = "no_vectors_words_only", "no_search_tables_substrings_only", "ledger_unreadable"

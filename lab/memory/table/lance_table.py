@@ -19,7 +19,6 @@ from lab.memory.table.lance_lock import WriterLock, gateway_using
 from lab.recordings.cleaning import language_of
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.memory import is_hard_rule
-from lab.systems.openclaw.table.entries import Entry
 from lab.systems.openclaw.table.reading import LanceReader, age_of_oldest_tag, among, embedded
 from lab.systems.openclaw.table.schema import (
     ADDED,
@@ -27,6 +26,7 @@ from lab.systems.openclaw.table.schema import (
     PLUGIN,
     TABLE,
     VECTOR,
+    Entry,
     arrow_of,
     dimension_of,
     require_writable,
@@ -67,7 +67,7 @@ class TableSettings:
 
 
 class LanceTable(LanceReader):
-    """Implements :class:`~lab.systems.openclaw.table.entries.MemoryTable` on a LanceDB folder.
+    """Implements :class:`~lab.systems.openclaw.table.schema.MemoryTable` on a LanceDB folder.
 
     ``dimension`` is the length of the vectors, ``read_only_reason`` says why writes are refused (blank if they are
     not), ``notes`` are sentences for the operator, and ``compactions`` counts those of this process. A writer holds

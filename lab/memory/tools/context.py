@@ -10,8 +10,8 @@ from lab.base.errors import UnusableInput
 from lab.memory.tools.preflight import Preflight
 from lab.retrieval.clamp import clamp
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.recall.markers import NAME
-from lab.systems.openclaw.table.entries import MemoryTable
+from lab.systems.openclaw.recall.receipt import NAME
+from lab.systems.openclaw.table.schema import MemoryTable
 
 Vector: TypeAlias = Sequence[float]
 # Returns one vector for each text, or raises :class:`NoVector`.

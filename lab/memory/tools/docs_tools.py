@@ -11,9 +11,9 @@ from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.globs import plan_ingest, read_tool_input
 from lab.systems.openclaw.docs.index import DocsIndex
 from lab.systems.openclaw.docs.lane import DocsLane, docs_view, shown_doc
-from lab.systems.openclaw.recall.markers import marker
+from lab.systems.openclaw.js import to_number
+from lab.systems.openclaw.recall.receipt import marker
 from lab.systems.openclaw.recall.scope import resolve_scope
-from lab.systems.openclaw.upstream.js import to_number
 
 INGEST, SEARCH = "memory_docs_ingest", "memory_docs_search"
 DISABLED = "docs_cold_lane_disabled"

@@ -22,7 +22,7 @@ from lab.recordings.cleaning import language_of
 from lab.retrieval.contract import Row
 from lab.systems.openclaw.memory import importance_score, is_hard_rule, is_uuid, normal_category, resolve_label
 from lab.systems.openclaw.near_duplicate import normal_text
-from lab.systems.openclaw.recall.markers import NAME
+from lab.systems.openclaw.recall.receipt import NAME
 from lab.systems.openclaw.recall.scope import normalise, scope_token
 from lab.systems.openclaw.table.admin import (
     DEDUPE_ID_TEXT,
@@ -34,7 +34,7 @@ from lab.systems.openclaw.table.admin import (
     is_working_set,
     transfer_limit,
 )
-from lab.systems.openclaw.table.entries import Entry
+from lab.systems.openclaw.table.schema import Entry
 from lab.systems.plans import FIELD, read_due
 
 # No line that an export wrote is longer, not even one with a vector of 3,072 numbers and a long text. The limit is also

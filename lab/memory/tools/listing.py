@@ -16,6 +16,7 @@ from lab.memory.tools.redact import redactor
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Row
+from lab.systems.openclaw.js import js_json
 from lab.systems.openclaw.table.admin import (
     JSON,
     Fields,
@@ -34,7 +35,6 @@ from lab.systems.openclaw.table.admin import (
     shown_label,
     transfer_limit,
 )
-from lab.systems.openclaw.upstream.js import js_json
 
 _DAY_MS = 86_400_000
 _CENT = Decimal("0.01")

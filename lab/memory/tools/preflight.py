@@ -21,7 +21,7 @@ from lab.base.files import refuse_constant
 from lab.base.utf16 import WHITESPACE, js_slice
 from lab.systems.openclaw.config.table import PLUGIN, SEED, Section
 from lab.systems.openclaw.config.values import section_values
-from lab.systems.openclaw.upstream.js import js_json
+from lab.systems.openclaw.js import js_json
 
 QUEUED, REJECTED = "queued", "rejected"
 # The exit codes by which the command queues and rejects a memory.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from lab.systems.openclaw.capture.credentials import holds_secret, redact_all
-from lab.systems.openclaw.capture.redact import redact
+from lab.systems.openclaw.capture.secrets import holds_secret, redact, redact_all
 
 MARKER = "[REDACTED]"
 _REST = re.compile(re.escape(MARKER) + r"[A-Za-z0-9_+/=~-]+")

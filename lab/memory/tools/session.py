@@ -29,10 +29,10 @@ from lab.systems.openclaw.config.file import locate, read_value
 from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.lane import DocsLane
+from lab.systems.openclaw.memory import Near
 from lab.systems.openclaw.recall.turn import Memories
-from lab.systems.openclaw.table.entries import Entry, Near
 from lab.systems.openclaw.table.reading import Contents
-from lab.systems.openclaw.table.schema import ADDED, TABLE
+from lab.systems.openclaw.table.schema import ADDED, TABLE, Entry
 
 if TYPE_CHECKING:
     import numpy as np

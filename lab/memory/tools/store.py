@@ -13,12 +13,12 @@ from lab.memory.tools.preflight import Verdict, preflight
 from lab.memory.tools.redact import is_secret, redactor
 from lab.recordings.cleaning import language_of
 from lab.retrieval.contract import Row
+from lab.systems.openclaw.js import js_json, round6
 from lab.systems.openclaw.memory import importance_score, is_hard_rule, is_uuid, label_of_score, normal_category
-from lab.systems.openclaw.recall.markers import NAME
+from lab.systems.openclaw.recall.receipt import NAME
 from lab.systems.openclaw.recall.scope import resolve_scope
 from lab.systems.openclaw.table.admin import SCHEMA_ID, is_working_set
-from lab.systems.openclaw.table.entries import Entry
-from lab.systems.openclaw.upstream.js import js_json, round6
+from lab.systems.openclaw.table.schema import Entry
 
 TOOL, TRUST, SOURCE_KIND = "memory_store", "user", "tool"
 CANDIDATES, CANDIDATE_CHARS = 5, 60

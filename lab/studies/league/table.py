@@ -16,7 +16,7 @@ from lab.runs.directory import RunDirectory
 from lab.runs.scores import Values, read_gold
 from lab.runs.tables import read_table
 from lab.studies.league.strata import stratified
-from lab.systems.cut import CLIPPED
+from lab.systems.budget import CLIPPED
 
 # Short names of the measures; ``{k}`` is the number of items that the arm may inject, so every measure counts all that
 # it did inject.
@@ -173,7 +173,7 @@ def _sizes(run: RunDirectory) -> dict[str, tuple[list[int], list[int]]]:
 def _wholes(run: RunDirectory, arms: Sequence[str]) -> dict[str, Values]:
     """Return by arm, for each probe with gold, whether a relevant memory is injected with its whole text.
 
-    The receipts of arms under a budget list the items that are injected in part (:mod:`lab.systems.cut`).
+    The receipts of arms under a budget list the items that are injected in part (:mod:`lab.systems.budget`).
     """
     gold = read_gold(run)
     wholes = {arm: Values([], [], []) for arm in arms}

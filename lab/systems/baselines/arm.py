@@ -1,4 +1,9 @@
-"""Baseline arms without tiers, including the lower and upper bound of every chart. They ignore labels."""
+"""Baseline arms without tiers, which ignore labels: a ranking function each (:data:`BASELINES`).
+
+``vector`` and ``bm25`` search one lane, ``hybrid`` both, fused: the simplest competitive search. ``recency`` has the
+newest memories, ``random`` random ones, ``none`` none, the baseline that every memory system must beat. ``oracle`` has
+the relevant ones, an upper bound for every system.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from lab.base.draw import draw
+from lab.base.token_estimate import tokens
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.retrieval.contract import Candidate, Filter, Lanes, Row, cosine_of
+from lab.retrieval.fusion import fuse
 from lab.retrieval.retrievers import QueryContext, Retrieval
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit
-from lab.systems.openclaw.config.resolve import describe, resolve
+from lab.systems.openclaw.config.resolve import describe, refuse_rerank, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.finish import finish
+from lab.systems.openclaw.recall.block import escape
 from lab.systems.openclaw.recall.receipt import LaneHit
 from lab.systems.openclaw.recall.stages import SILENT
 from lab.systems.openclaw.select.outcome import Picked, Selection
-from lab.systems.rerank.rerank import rerank
-from lab.systems.rerank.settings import checked, refuse
+from lab.systems.rerank import checked, rerank
 from lab.systems.spec import LIVE, ArmSpec
 
 # Minimum search depth of each lane.
@@ -63,7 +71,7 @@ Rank = Callable[[Question], Ranking]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A ranking function with its name, and what it claims (:class:`lab.systems.protocols.Claims`).
+    """A ranking function with its name, and what it claims (:class:`lab.systems.contract.Claims`).
 
     ``draws``: it depends on the seed; ``is_empty``: it never ranks anything; ``reranks``: it searches, so that a
     reranker can be set (:mod:`lab.systems.rerank`).
@@ -131,17 +139,13 @@ class BaselineArm:
         return BaselineSystem(self, kit)
 
 
-def factory(baseline: Baseline) -> Callable[[ArmSpec], BaselineArm]:
-    """Return the function that makes arms of a baseline. They read the search settings and ``maxItems``."""
-
-    def make(spec: ArmSpec) -> BaselineArm:
-        config = resolve(spec.config, spec.profile, max_items=spec.max_items, where=spec.where)
-        if not baseline.reranks:
-            refuse(config.rerank, spec.where, baseline.name)
-        settings = checked(config.rerank, spec.where, allow_remote=spec.allow_remote, live=spec.answers == LIVE)
-        return BaselineArm(spec.name, baseline, replace(config, rerank=settings), spec.depth, spec.seed, spec.answers)
-
-    return make
+def arm_of(baseline: Baseline, spec: ArmSpec) -> BaselineArm:
+    """Make the arm of a baseline, which reads the search settings and ``maxItems``."""
+    config = resolve(spec.config, spec.profile, max_items=spec.max_items, where=spec.where)
+    if not baseline.reranks:
+        refuse_rerank(config.rerank, spec.where, baseline.name)
+    settings = checked(config.rerank, spec.where, allow_remote=spec.allow_remote, live=spec.answers == LIVE)
+    return BaselineArm(spec.name, baseline, replace(config, rerank=settings), spec.depth, spec.seed, spec.answers)
 
 
 class BaselineSystem(MemorySystem):
@@ -242,3 +246,124 @@ def by_score(rows: Sequence[tuple[float, Row]], depth: int) -> Ranking:
     """Rank rows that were scored without a search: best first, then by id."""
     ordered = sorted(rows, key=lambda pair: (-pair[0], pair[1].id))[:depth]
     return Ranking([(row, Candidate(row.id, score, row.created_at)) for score, row in ordered])
+
+
+def unranked(_: Question) -> Ranking:
+    """Return an empty ranking."""
+    return Ranking([])
+
+
+def by_words(question: Question) -> Ranking:
+    """Rank by the text lane."""
+    context, depth, lanes = question.context, question.depth, question.lanes()
+    hits = [(rank, hit, context.rows[hit.row]) for rank, hit in enumerate(lanes.fts[:depth], 1)]
+    return Ranking([(row, Candidate(row.id, hit.score, row.created_at, rank)) for rank, hit, row in hits], lanes)
+
+
+def by_vectors(question: Question) -> Ranking:
+    """Rank by the vector lane."""
+    context, depth, lanes = question.context, question.depth, question.lanes()
+    hits = [(rank, hit, context.rows[hit.row]) for rank, hit in enumerate(lanes.vec[:depth], 1)]
+    return Ranking(
+        [(row, Candidate(row.id, hit.score, row.created_at, None, rank, hit.distance)) for rank, hit, row in hits],
+        lanes,
+    )
+
+
+def by_both(question: Question) -> Ranking:
+    """Rank by fusion of the first :data:`LANE_DEPTH` hits of each lane, by reciprocal ranks unless configured."""
+    rows, depth, lanes = question.context.rows, question.depth, question.lanes()
+    both = Lanes(lanes.fts[:LANE_DEPTH], lanes.vec[:LANE_DEPTH])
+    by_id = {rows[hit.row].id: rows[hit.row] for hits in both[:2] for hit in hits}
+    fused = fuse(both, rows, depth, question.config.fusion)
+    return Ranking([(by_id[candidate.id], candidate) for candidate in fused], lanes)
+
+
+def by_age(question: Question) -> Ranking:
+    """Rank by creation time, newest first, regardless of the query."""
+    return by_score([(float(row.created_at), row) for row in question.pool], question.depth)
+
+
+def by_chance(question: Question) -> Ranking:
+    """Rank by a hash of seed, turn and memory: a random order, drawn anew at every turn."""
+    turn, seed = question.ask.turn, question.seed
+    return by_score([(draw(seed, f"{turn} {row.key}"), row) for row in question.pool], question.depth)
+
+
+def by_grade(question: Question) -> Ranking:
+    """Rank the relevant memories that exist at the time by their grade in the golden set."""
+    grades = question.ask.grades
+    return by_score([(float(grades[row.key]), row) for row in question.pool if row.key in grades], question.depth)
+
+
+SEARCHED = ("relevant", "words", "meaning", "embedder")
+BASELINES = {
+    baseline.name: baseline
+    for baseline in (
+        Baseline("vector", by_vectors, claims=("relevant", "meaning", "embedder"), reranks=True),
+        Baseline("bm25", by_words, claims=("relevant", "words"), reranks=True),
+        Baseline("hybrid", by_both, claims=SEARCHED, reranks=True),
+        Baseline("recency", by_age, claims=("newest",)),
+        Baseline("none", unranked, is_empty=True, claims=("nothing",)),
+        Baseline("random", by_chance, draws=True, claims=("something",)),
+    )
+}
+ORACLE = Baseline("oracle", by_grade, needs_gold=True, claims=("gold",))
+
+
+def make(spec: ArmSpec) -> BaselineArm:
+    """Make the arm of :data:`BASELINES` that has the name of the system."""
+    return arm_of(BASELINES[spec.system], spec)
+
+
+@dataclass(frozen=True, slots=True)
+class OracleArm(BaselineArm):
+    """The oracle. ``tokens``: the most that it may inject (None: ``maxItems`` memories, however long)."""
+
+    tokens: int | None = None
+
+    def describe(self) -> ArmInfo:
+        """Return the baseline's description; under a budget it has no largest number of items."""
+        info = BaselineArm.describe(self)
+        return info if self.tokens is None else replace(info, at_most=None)
+
+    def with_tokens(self, tokens: int) -> OracleArm:
+        """Return the arm with a budget: as many relevant memories as fit (HB-17)."""
+        return replace(self, tokens=tokens)
+
+    def open(self, kit: Kit) -> OracleSystem:
+        """Open the system, which has no state."""
+        return OracleSystem(self, kit)
+
+
+class OracleSystem(BaselineSystem):
+    """The relevant memories that the loop provides."""
+
+    def __init__(self, arm: OracleArm, kit: Kit) -> None:
+        super().__init__(arm, kit)
+        self._tokens = arm.tokens
+
+    def select(self, ask: Ask, candidates: QueryContext) -> Recall:
+        """Rank by grade; under a budget, take the shortest memories, which are the most that fit (HB-17)."""
+        if self._tokens is None:
+            return super().select(ask, candidates)
+        arm, timer = self.arm, StageTimer()
+        ranked = by_grade(Question(ask, candidates, len(candidates.rows), arm.seed, timer, arm.config)).ranked
+        taken: dict[str, str] = {}
+        for row, _ in sorted(ranked, key=lambda pair: (tokens(escape(pair[0].text)), pair[0].id)):
+            taken[row.id] = escape(row.text)
+            if tokens("\n".join(taken.values())) > self._tokens:
+                del taken[row.id]
+                break
+        first = [pair for pair in ranked if pair[0].id in taken]
+        rest = [pair for pair in ranked if pair[0].id not in taken]
+        selection = Selection(picked([*first, *rest]), [], [])
+        recall = finish("oracle", ask, selection, lambda: ([], []), candidates, len(first), timer)
+        # Without a frame, so that no arm with a smaller one fits a memory that the oracle does not.
+        return recall if ask.items_only else replace(recall, context="\n".join(taken[row.id] for row, _ in first))
+
+
+def make_oracle(spec: ArmSpec) -> OracleArm:
+    """Make the oracle, which reads what every baseline reads."""
+    arm = arm_of(ORACLE, spec)
+    return OracleArm(arm.name, arm.baseline, arm.config, arm.depth, arm.seed, arm.answers)

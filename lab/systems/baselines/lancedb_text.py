@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from lab.base.utf16 import WHITESPACE, js_length, js_slice, without_half
-from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, escape
+from lab.systems.openclaw.recall.block import CLOSE, OPEN, escape
 
 # The line that the plugin puts between the opening tag and the first memory, part of what a model is shown.
 WARNING = (

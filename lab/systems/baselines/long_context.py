@@ -30,7 +30,7 @@ from lab.systems.contract import (
     Writes,
 )
 from lab.systems.kit import Kit
-from lab.systems.openclaw.recall.wrap import escape
+from lab.systems.openclaw.recall.block import escape
 from lab.systems.spec import ArmSpec
 
 TOKENS, ROLES = 1200, ("user", "assistant")

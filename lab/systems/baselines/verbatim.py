@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lab.recordings.model import Memory, Turn
-from lab.systems.baselines import hybrid
-from lab.systems.baselines.arm import Baseline, BaselineArm, BaselineSystem, factory
+from lab.systems.baselines.arm import SEARCHED, Baseline, BaselineArm, BaselineSystem, arm_of, by_both
 from lab.systems.baselines.long_context import ROLES, roles_of
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Recall, Stored, Writes
 from lab.systems.kit import Kit
 from lab.systems.spec import ArmSpec
 
-_hybrid = factory(Baseline("verbatim", hybrid.rank, claims=("relevant", "words", "meaning", "embedder"), reranks=True))
+VERBATIM = Baseline("verbatim", by_both, claims=SEARCHED, reranks=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def make(spec: ArmSpec) -> VerbatimArm:
     given = dict(spec.config) if isinstance(spec.config, Mapping) else {}
     roles = roles_of(given, spec.where)
     given.pop("roles", None)
-    arm = _hybrid(replace(spec, config=given if isinstance(spec.config, Mapping) else spec.config))
+    arm = arm_of(VERBATIM, replace(spec, config=given if isinstance(spec.config, Mapping) else spec.config))
     return VerbatimArm(arm.name, arm.baseline, arm.config, arm.depth, arm.seed, arm.answers, roles)
 
 

@@ -20,7 +20,7 @@ from lab.base.errors import CannotMeasure
 from lab.base.files import digest, dump_json, read_json, sha256_bytes, write_atomically
 from lab.embedding.cache import ABOUT, cache_folder
 from lab.systems.external.protocol import HostFailed
-from lab.systems.openclaw.capture.credentials import redact_all
+from lab.systems.openclaw.capture.secrets import redact_all
 
 KIND = "answers"
 # Hexadecimal digits of the digests in names.

@@ -17,15 +17,12 @@ from lab.base.files import digest
 from lab.base.shape import expect
 from lab.systems.contract import ArmInfo
 from lab.systems.external.answers import folder_of, read_identity, save_identity
-from lab.systems.external.endpoint import EndpointChannel
-from lab.systems.external.process import ProcessChannel, environment
-from lab.systems.external.protocol import VERSION, HostFailed, checked
-from lab.systems.external.remedies import remedy
-from lab.systems.external.session import Request, Session
+from lab.systems.external.protocol import VERSION, HostFailed, checked, remedy
+from lab.systems.external.session import EndpointChannel, ProcessChannel, Request, Session, environment
 from lab.systems.external.settings import HostSettings, read_settings
 from lab.systems.external.system import ExternalSystem, Opening, identity_in
 from lab.systems.kit import Kit
-from lab.systems.openclaw.capture.credentials import holds_secret, redact_all
+from lab.systems.openclaw.capture.secrets import holds_secret, redact_all
 from lab.systems.spec import RECORDED, ArmSpec
 
 # How much of a host's stderr a message shows, if it does not start.

@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import without_credentials
 from lab.base.shape import expect, only_keys
-from lab.systems.external.endpoint import checked_url
+from lab.embedding.http import is_loopback
 from lab.systems.external.protocol import TIMEOUTS
-from lab.systems.openclaw.capture.credentials import holds_secret
+from lab.systems.openclaw.capture.secrets import holds_secret
 
 KEYS = ("lab", "exec", "url", "settings", "env", "key_env", "embedder", "timeouts", "allow_remote", "hello")
 # Longest time-out in seconds.
@@ -159,3 +160,26 @@ def _strings(value: Any, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, Sequence):
         for number, element in enumerate(value):
             yield from _strings(element, f"{path}[{number}]")
+
+
+def checked_url(url: str, where: str, *, allow_remote: bool) -> str:
+    """Return the URL of a host; raise :class:`UnusableInput` unless requests to it are allowed (EX-10)."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError:
+        raise UnusableInput(f"{where}: {without_credentials(url)!r} is not a URL") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise UnusableInput(f"{where}: {without_credentials(url)!r}: expected http://HOST:PORT/PATH or https://…")
+    if without_credentials(url) != url or parts.username is not None or parts.password is not None:
+        raise UnusableInput(
+            f"{where}: {without_credentials(url)}: holds a password or a key; put it into an environment variable and "
+            "name that: with key_env in the arm's file, keyEnv in lab.rerank, or --rerank-key-env"
+        )
+    if not (allow_remote or is_loopback(host)):
+        raise UnusableInput(
+            f"{where}: {host} is another machine, and texts would be sent there; allow it with --allow-remote, "
+            "or in the arm's file if it has one"
+        )
+    return url

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.retrieval.faults import NO_FAULTS, NO_VECTOR, Faults
-from lab.systems.files.index import FileIndex, Indexed
+from lab.systems.files.index import FileIndex, Indexed, keywords, match_of, query_words
 from lab.systems.files.settings import Settings
-from lab.systems.files.words import keywords, match_of, query_words
 
 if TYPE_CHECKING:
     import numpy as np

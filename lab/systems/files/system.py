@@ -1,22 +1,89 @@
-"""What systems over a workspace share: what they write there, and what of a search becomes an item (HB-2, HB-7)."""
+"""What systems over a workspace share: what they write, what of a search becomes an item, and why others do not.
+
+The rules are HB-2, HB-7 and HB-8.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from typing import NamedTuple
 
 from lab.base.files import digest
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.faults import SLOW_NS, Faults
 from lab.retrieval.stage_timer import SEARCH, StageTimer
-from lab.systems.contract import NOTHING, Ask, Item, MemorySystem, Signals, Stored, Writes
+from lab.systems.contract import NOTHING, Ask, Explained, Item, MemorySystem, Signals, Standing, Step, Stored, Writes
 from lab.systems.files.folder import Folder, Written, draft_of, note_of, transcript_of
-from lab.systems.files.index import FileIndex
+from lab.systems.files.index import SNIPPET, FileIndex
 from lab.systems.files.search import Found, Hit, candidates, depth_of, selected
 from lab.systems.files.settings import Settings
 from lab.systems.kit import Kit
-from lab.systems.protocols import Step
+
+# What became of a result, as receipts say it.
+INJECTED, BELOW, SLOTS, BUDGET = "injected", "below_min_score", "max_results", "max_tokens"
+_CAUSES = {
+    BELOW: ("silent", "the score {score:.3f} of {at} is below the minimum"),
+    SLOTS: ("slot", "{at} has a score of {score:.3f}; others took the slots"),
+    BUDGET: ("budget", "{at} was selected, and the budget dropped it"),
+    "": ("slot", "{at} has a score of {score:.3f}, and is not among what the search returns"),
+}
+
+
+class Trace(NamedTuple):
+    """What a recall looked at: why it was skipped or failed, all candidates, and what became of the results by row.
+
+    ``floor`` is the minimum score.
+    """
+
+    skipped: str = ""
+    failed: str = ""
+    candidates: Sequence[Hit] = ()
+    decisions: Mapping[int, str] = {}
+    floor: float = 0.0
+
+
+def explained(trace: Trace, relevant: Sequence[str], injected: Sequence[str], about: str) -> Explained:
+    """Explain what happened to the ``relevant`` memories; ``injected`` are the keys of the injected items."""
+    reasons: dict[str, tuple[str, str]] = {}
+    standings: dict[str, Standing] = {}
+    for key in relevant:
+        found = next(
+            ((rank, hit) for rank, hit in enumerate(trace.candidates, 1) if _holds(hit, key)),
+            None,
+        )
+        if found:
+            standings[key] = Standing(None, found[0], found[1].score, found[1].fts_rank, found[1].vec_rank)
+        if key not in injected:
+            reasons[key] = _reason(trace, found[1] if found else None, key)
+    return Explained(
+        about,
+        standings,
+        reasons={key: text for key, (_, text) in reasons.items()},
+        causes={key: cause for key, (cause, _) in reasons.items()},
+    )
+
+
+def _holds(hit: Hit, key: str) -> bool:
+    return any(piece.entry.id == key for piece in hit.indexed.chunk.pieces)
+
+
+def _reason(trace: Trace, hit: Hit | None, key: str) -> tuple[str, str]:
+    if trace.skipped:
+        return "trivial", f"the prompt was skipped: {trace.skipped}"
+    if trace.failed:
+        return "fault", f"the search failed: {trace.failed}"
+    if hit is None:
+        return "depth", "no chunk with it is among the candidates of the search"
+    decision = trace.decisions.get(hit.row, BELOW if hit.score < trace.floor else "")
+    beyond = f"beyond the {SNIPPET} characters that a result shows"
+    if decision == INJECTED:
+        return "snippet", f"{hit.indexed.citation} holds it {beyond}"
+    cause, text = _CAUSES[decision]
+    is_shown = any(entry.id == key for entry in hit.indexed.shown)
+    return cause, text.format(score=hit.score, at=hit.indexed.citation) + ("" if is_shown else f"; it is {beyond}")
+
 
 # Faults with which a search answers with less than it has.
 _HARMFUL = frozenset({"embedder_down", "input_too_long", "fts_error", "vector_error"})

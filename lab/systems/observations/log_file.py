@@ -16,8 +16,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import cannot_write, reading, require_finite, write_atomically
 from lab.recordings.model import Recording
 from lab.systems.observations.log import Observation, lines_of, parse_line
-from lab.systems.observations.observer import Entry
-from lab.systems.observations.recorded import Observe
+from lab.systems.observations.observer import Entry, Observe
 from lab.systems.observations.window import Change, Sizes, Window, size_of_log
 
 SCHEMA = "lab.observations.v1"

@@ -31,8 +31,7 @@ from lab.systems.contract import (
 )
 from lab.systems.kit import Kit
 from lab.systems.observations.log import LEVELS, Observation
-from lab.systems.observations.observer import Entry
-from lab.systems.observations.recorded import Observe, observer_of
+from lab.systems.observations.observer import Entry, Observe, observer_of
 from lab.systems.observations.window import Block, Change, Sizes, Window, block_of
 from lab.systems.plans import PLAN, due_at_of
 from lab.systems.spec import ArmSpec

@@ -1,21 +1,54 @@
 """The two blocks: OBSERVATIONS, the log, and RAW BUFFER, the last entries unchanged (OB-2).
 
 A :class:`Window` takes entries in order. Each call returns what changed, for a system that reports its writes and for a
-log in a file.
+log in a file. When the log has grown too large, :func:`reflect` prunes it (OB-5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from lab.base.token_estimate import tokens
-from lab.systems.observations.log import Observation
-from lab.systems.observations.observer import Entry
-from lab.systems.observations.recorded import Observe
-from lab.systems.observations.reflector import reflect
-from lab.systems.openclaw.recall.wrap import escape
+from lab.systems.observations.log import LEVELS, Observation
+from lab.systems.observations.observer import Entry, Observe
+from lab.systems.openclaw.recall.block import escape
 from lab.systems.plans import is_past
+
+# The share of its room that a log is pruned to, so that the next reflection is not near.
+KEPT = 0.75
+
+
+def reflect(
+    log: Sequence[Observation], room: int, now_ms: int, size: Callable[[Sequence[Observation]], int]
+) -> list[Observation]:
+    """Return a log of at most :data:`KEPT` of ``room`` tokens, in its order; unchanged if it fits into ``room`` (OB-5).
+
+    Past plans are pruned first, then the least important observations; among equally important ones the longest, which
+    cost most, and among equally long ones the oldest. ``size`` returns the tokens of observations.
+    """
+    if size(log) <= room:
+        return list(log)
+    order = sorted(range(len(log)), key=lambda at: (*_worth(log[at], now_ms), at))
+    low, high = 1, len(log)
+    while low < high:
+        middle = (low + high) // 2
+        if size(_without(log, order[:middle])) <= KEPT * room:
+            high = middle
+        else:
+            low = middle + 1
+    return _without(log, order[:low])
+
+
+def _worth(observation: Observation, now_ms: int) -> tuple[int, int, int]:
+    """Return the sort key for pruning: the observations with the smallest values go first."""
+    return not is_past(observation.due_ms, now_ms), -LEVELS[observation.level], -len(observation.text)
+
+
+def _without(log: Sequence[Observation], pruned: Sequence[int]) -> list[Observation]:
+    out = {*pruned}
+    return [observation for at, observation in enumerate(log) if at not in out]
+
 
 LOG_HEAD, BUFFER_HEAD = "OBSERVATIONS", "RAW BUFFER"
 # The share of a full buffer that stays as it is when the observer has run.

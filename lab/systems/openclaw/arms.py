@@ -1,4 +1,8 @@
-"""openclaw-mem-engine as memory systems: its selection policies alone, and the full flow of a profile."""
+"""openclaw-mem-engine as memory systems: its selection policies alone, and the full flow of a profile.
+
+The base classes say how the arms take a token budget. :class:`DerivedRows` are the Working Sets that the engine stores
+by itself (E-28). :class:`SwitchedArm` is the arm of ``lab canary rollback``: its policy is switched while it runs.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Self
 
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
+from lab.base.token_estimate import most_ascii
 from lab.recordings import model
 from lab.recordings.model import Memory
 from lab.retrieval.contract import Row
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.retrievers import QueryContext, Retrieval
+from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever
 from lab.retrieval.stage_timer import NoTimer, StageTimer
 from lab.systems.contract import (
     NOTHING,
@@ -27,38 +33,131 @@ from lab.systems.contract import (
     Recall,
     Retriever,
     Status,
+    Stored,
     Writes,
 )
 from lab.systems.kit import Kit, Workshop
-from lab.systems.openclaw.ablation import ABLATION_STEPS
-from lab.systems.openclaw.budgeted import Budgeted, Configured, Widening
 from lab.systems.openclaw.capture.pipeline import allowed, captures
 from lab.systems.openclaw.capturing import TurnCapture
 from lab.systems.openclaw.config.file import embedder_of, locate
-from lab.systems.openclaw.config.resolve import describe, resolve
+from lab.systems.openclaw.config.resolve import describe, refuse_rerank, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.config.table import MAX_CHARS, MAX_ITEMS
 from lab.systems.openclaw.config.values import missing
-from lab.systems.openclaw.derived import DerivedRows
 from lab.systems.openclaw.docs.globs import plan_ingest
-from lab.systems.openclaw.docs.lane import DocsLane
-from lab.systems.openclaw.docs.open import open_lane, packed_lane
+from lab.systems.openclaw.docs.lane import DocsLane, open_lane, packed_lane
 from lab.systems.openclaw.explain import RecallRecord, explain_recall
 from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
-from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.many.system import Group, Many, group_of
-from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.js import js_json
+from lab.systems.openclaw.many import Group, Many, group_of
+from lab.systems.openclaw.memory import Listing, engine_id
+from lab.systems.openclaw.presets import ABLATION_STEPS, RECOMMENDED, recommended
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.stages import SILENT
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
-from lab.systems.openclaw.recommended import ARM as RECOMMENDED
-from lab.systems.openclaw.recommended import recommended
 from lab.systems.openclaw.seed.stages import recall as seed_recall
 from lab.systems.openclaw.select.outcome import Selection, recall_plans
 from lab.systems.openclaw.select.policies import POLICIES, policy_named
-from lab.systems.openclaw.upstream.js import js_json
 from lab.systems.openclaw.upstream.stages import recall as upstream_recall
-from lab.systems.rerank.settings import refuse
 from lab.systems.spec import ArmSpec
+
+# The least that workingSet.maxChars may be.
+WS_CHARS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """An arm with the engine's configuration."""
+
+    name: str
+    system: str
+    config: EngineConfig
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What it is named for: both searches answer, and what they find is injected."""
+        return "relevant", "words", "meaning", "embedder"
+
+
+class Widening(Configured):
+    """An arm without a budget: its ranking can be cut."""
+
+    __slots__ = ()
+
+    def widened(self, items: int) -> Self:
+        """Return the same arm with ``items`` items, or the most that its profile allows."""
+        return replace(self, config=_with_items(self.config, items))
+
+
+class Budgeted(Configured):
+    """An arm with the plugin's ``budget``, which counts UTF-16 units and drops items as it is configured to."""
+
+    __slots__ = ()
+
+    def with_tokens(self, tokens: int) -> Self:
+        """Return the same arm with the ``budget.maxChars`` that so many tokens of ASCII fill, and the most items.
+
+        ``budget`` does not count the Working Set, which is given up to a third of the characters. Other scripts take
+        more tokens for each character, so the lab also cuts what is too long.
+        """
+        config, chars = _with_items(self.config, None), most_ascii(tokens)
+        working_set = config.working_set
+        if working_set.enabled:
+            working_set = replace(working_set, max_chars=min(working_set.max_chars, max(WS_CHARS, chars // 3)))
+            chars -= working_set.max_chars
+        most = int(min(MAX_CHARS.high_in(config.profile), max(MAX_CHARS.low, chars)))
+        budget = config.budget._replace(enabled=True, max_chars=most)
+        return replace(self, config=replace(config, budget=budget, working_set=working_set))
+
+
+def _with_items(config: EngineConfig, items: int | None) -> EngineConfig:
+    """Return a configuration with ``items`` items (None: the most), as far as its profile allows."""
+    high = int(MAX_ITEMS.high_in(config.profile))
+    most = high if items is None else min(items, high)
+    return replace(config, auto_recall=replace(config.auto_recall, max_items=most))
+
+
+class DerivedRows:
+    """The stored Working Sets of one conversation, and which of them were reported as writes.
+
+    They are in the ``listing``, and in the ``table`` if the engine searches what it writes (None: no search returns
+    them).
+    """
+
+    def __init__(self, listing: Listing, table: StoreRetriever | None) -> None:
+        self._listing, self._table = listing, table
+        self._stored: dict[str, Row] = {}
+        self._changed: dict[str, Row] = {}
+        self._reported: set[str] = set()
+
+    def write(self, row: Row) -> None:
+        """Store a row in place of the earlier one; outside a table, an equal text is not stored again."""
+        before = self._stored.get(row.id)
+        if before is not None:
+            if self._table is None and before.text == row.text:
+                return
+            self._listing.remove(before)
+        if self._table is not None:
+            self._table.write([row])
+        self._listing.add([row])
+        self._stored[row.id] = self._changed[row.id] = row
+
+    def writes(self, turn: Turn) -> Writes:
+        """Return what a recall stored since the last call.
+
+        A probe stores nothing in profile ``seed``. In the public plugin it does, which is not reported, because the
+        next turn replaces it.
+        """
+        changed, self._changed = self._changed, {}
+        if not turn.prompt.remembered:
+            return NOTHING
+        rows = turn.memories.by_id
+        sources = tuple(rows[identity].key for identity in turn.synthesised if identity in rows)
+        stored = [Stored(row.key, row.text, sources) for row in changed.values()]
+        new = tuple(entry for entry in stored if entry.id not in self._reported)
+        self._reported |= changed.keys()
+        return Writes(new, tuple(entry for entry in stored if entry not in new))
+
 
 # The full flow exactly as configured.
 ENGINE = "engine"
@@ -78,7 +177,7 @@ def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: Reca
 def make(spec: ArmSpec) -> PolicyArm | FlowArm:
     """Make an arm. Raise :class:`UnusableInput` for a configuration that the engine refuses."""
     config = resolve(spec.config, spec.profile, max_items=spec.max_items, where=spec.where)
-    refuse(config.rerank, spec.where, spec.system)
+    refuse_rerank(config.rerank, spec.where, spec.system)
     if config.upstream and spec.system in (*ABLATION_STEPS, RECOMMENDED):
         raise UnusableInput(
             f"arm {spec.name!r}: profile upstream does not support it; use profile seed, or the arm {ENGINE!r}"
@@ -408,3 +507,39 @@ def displaced(tiers: Tiers, scope: str | None, slots: int, recall: Recall, rows:
     present = {item.id for item in recall.items[: recall.injected]}.union(recall.pinned)
     keys = (rows[identity].key for identity in tiers.must_first(scope, slots))
     return tuple(key for key in keys if key not in present)
+
+
+OLD_POLICY, NEW_POLICY = "tier_first_v1", "tier_quota_v1"
+
+
+def with_policy(config: EngineConfig, policy: str) -> EngineConfig:
+    """Return a configuration whose one line ``autoRecall.selectionMode`` names the policy."""
+    return replace(config, auto_recall=replace(config.auto_recall, selection_mode=policy))
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchedArm(FlowArm):
+    """The flow under its configuration, except at the turns ``switched``, where it has the new policy.
+
+    Store, history and stored Working Sets are kept over both switches, as in an engine that is not restarted.
+    """
+
+    switched: frozenset[str] = frozenset()
+
+    def open(self, kit: Kit) -> FlowSystem:
+        """Open a fresh engine."""
+        return _SwitchedSystem(self, kit)
+
+
+class _SwitchedSystem(FlowSystem):
+    """A flow that takes its policy from the turn."""
+
+    def __init__(self, arm: SwitchedArm, kit: Kit) -> None:
+        super().__init__(arm, kit)
+        self._switched = arm.switched
+        self._configs = {policy: with_policy(arm.config, policy) for policy in (OLD_POLICY, NEW_POLICY)}
+
+    def select(self, ask: Ask, candidates: QueryContext) -> Recall:
+        """Run the flow under the policy of this turn."""
+        self.config = self._configs[NEW_POLICY if ask.turn in self._switched else OLD_POLICY]
+        return super().select(ask, candidates)

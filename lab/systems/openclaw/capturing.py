@@ -1,7 +1,11 @@
-"""autoCapture while a conversation is replayed (E-78): from turns to rows in the table that recall searches."""
+"""autoCapture while a conversation is replayed (E-78): from turns to rows in the table that recall searches.
+
+The rules of the public plugin and those that the seeds require (E-71 to E-79) stand side by side in :data:`RULES`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,22 +15,55 @@ from lab.retrieval.contract import Filter, Query, Row
 from lab.retrieval.retrievers import StoreRetriever, embedded_text
 from lab.systems.contract import NOTHING, Stored, Writes
 from lab.systems.kit import Kit
-from lab.systems.openclaw.capture.categories import detect_bounded
-from lab.systems.openclaw.capture.clean import strip_injected
-from lab.systems.openclaw.capture.duplicates import is_near_duplicate
-from lab.systems.openclaw.capture.pipeline import Captured, Rules, capture
-from lab.systems.openclaw.capture.scan import Message
-from lab.systems.openclaw.capture.secrets import looks_secret
-from lab.systems.openclaw.capture.spans import plugin_spans
-from lab.systems.openclaw.capture.tool_like import is_tool_like
+from lab.systems.openclaw.capture.candidates import (
+    detect_bounded,
+    detect_category,
+    is_tool_like,
+    plugin_spans,
+    strip_all,
+    strip_injected,
+    tagged_spans,
+)
+from lab.systems.openclaw.capture.pipeline import Captured, Message, Rules, capture
+from lab.systems.openclaw.capture.secrets import holds_secret, looks_secret
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.memory import label_of_score, normal_row
-from lab.systems.openclaw.seed.capture import RULES as SEED
-from lab.systems.openclaw.table.entries import Near
+from lab.systems.openclaw.memory import Listing, Near, label_of_score, normal_row
+from lab.systems.openclaw.near_duplicate import is_near_duplicate, is_near_duplicate_cjk
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+_CLOSING = "</relevant-memories>"
+_LAST_END = re.compile(r".*(?:\n|[.!?](?=\s)|[。！？])", re.DOTALL)
+
+
+def cut_whole(text: str, units: int) -> str:
+    """Return the whole lines or sentences at the start of a text that fit into ``units`` UTF-16 units.
+
+    Half a sentence would be stored as if it had been said, and half a secret would not be recognised.
+    """
+    match = _LAST_END.match(js_slice(text, units))
+    return match[0] if match else ""
+
+
+def is_tool_output(text: str) -> bool:
+    """Return whether a candidate is the output of a tool, or ends an injected block whose start is missing."""
+    return is_tool_like(text) or _CLOSING in text.lower()
+
+
+SEED = Rules(
+    clean=strip_all,
+    spans=tagged_spans,
+    is_secret=holds_secret,
+    is_tool_like=is_tool_output,
+    category=detect_category,
+    is_duplicate=is_near_duplicate_cjk,
+    cut=cut_whole,
+    newest_first=True,
+    counts_all=True,
+)
+
 
 # The rules of autoCapture in the public plugin.
 UPSTREAM = Rules(

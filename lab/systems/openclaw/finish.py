@@ -12,8 +12,8 @@ from lab.retrieval.retrievers import QueryContext
 from lab.retrieval.stage_timer import SEARCH, StageTimer
 from lab.systems.contract import Ask, Item, Recall, Signals, Status
 from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.recall.block import wrap
 from lab.systems.openclaw.recall.receipt import Final, Lane, LaneHit, lifecycle_receipt
-from lab.systems.openclaw.recall.wrap import wrap
 from lab.systems.openclaw.select.outcome import Picked, Selection
 
 RECEIPTS = ReceiptSettings()

@@ -1,4 +1,7 @@
-"""Detect near-duplicates: texts that say the same in nearly the same words (E-34, E-59), by pairs or with an index."""
+"""Detect near-duplicates: texts that say the same in nearly the same words (E-34, E-59).
+
+Memories are compared with each other and with the Working Set under E-59, and with stored texts at capture under E-34.
+"""
 
 from __future__ import annotations
 
@@ -133,3 +136,22 @@ def _prefix(normal: Normal) -> list[str]:
     words = sorted(normal.words, key=lambda word: (-len(word), word))
     # The tolerance keeps one word more where the product is a whole number but for rounding.
     return words[: len(words) - ceil(LIKENESS * len(words) - 1e-9) + 1]
+
+
+# Minimum length in UTF-16 units of a text that is contained in its duplicate.
+CAPTURE_CONTAINED = 30
+
+
+def is_near_duplicate(first: str, second: str, threshold: float) -> bool:
+    """Whether texts are equal after normalisation, one contains the other, or their words overlap enough."""
+    return alike(_plain(first), _plain(second), jaccard=threshold, contained=CAPTURE_CONTAINED)
+
+
+def is_near_duplicate_cjk(first: str, second: str, threshold: float) -> bool:
+    """Apply :func:`is_near_duplicate` with pairs of CJK characters as words, so that Chinese texts can overlap."""
+    return alike(normal_text(first), normal_text(second), jaccard=threshold, contained=CAPTURE_CONTAINED)
+
+
+def _plain(text: str) -> Normal:
+    normal = normal_text(text)
+    return normal if normal.text.isascii() else normal._replace(words=frozenset(normal.text.split(" ")))

@@ -13,18 +13,16 @@ from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.retrieval.contract import Candidate, Filter, Row
 from lab.systems.openclaw.config.settings import EngineConfig, ReceiptSettings
 from lab.systems.openclaw.docs.lane import DocHit, DocsFound, docs_view, shown_doc
-from lab.systems.openclaw.recall.markers import fallback_markers, marker
-from lab.systems.openclaw.recall.receipt import Final, lifecycle_receipt
+from lab.systems.openclaw.js import to_number
+from lab.systems.openclaw.recall.receipt import Final, fallback_markers, lifecycle_receipt, marker
 from lab.systems.openclaw.recall.retrieve import Tiers
-from lab.systems.openclaw.recall.scope import Normalised, resolve_scope, scope_plan
+from lab.systems.openclaw.recall.scope import Normalised, resolve_scope, scope_plan, select_in_scopes
 from lab.systems.openclaw.recall.scope import barred as barred_scopes
-from lab.systems.openclaw.recall.scoped import select_in_scopes
 from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.seed.exclusions import BARRED
 from lab.systems.openclaw.select.outcome import Picked, Selection, TierPlan, recall_plans
 from lab.systems.openclaw.select.policies import tier_first_v1
 from lab.systems.openclaw.table.admin import is_working_set, numbered, preview
-from lab.systems.openclaw.upstream.js import to_number
 
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 # The tiers of automatic recall, and ignore, which automatic recall never searches.

@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.shape import expect, json_type, only_keys
-from lab.systems.rsclaw.decay import PRESETS, Promotion
+from lab.systems.rsclaw.document import PRESETS, Promotion
 from lab.systems.spec import ArmSpec
 
 PROFILES = ("seed", "code")

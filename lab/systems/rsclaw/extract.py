@@ -1,16 +1,20 @@
-"""The rule extractor: which sentences of a user's message are stored (RS-17 to RS-21). Pure functions.
+"""Which sentences of a user's message are stored: by rules (RS-17 to RS-21), or as recorded (RS-16).
 
-It stands for the language model of the program, which the lab does not call. A candidate is a sentence as it was
+The rules stand for the language model of the program, which the lab does not call. A candidate is a sentence as it was
 written: its language and its person are kept. The markers are those of the program in English and Chinese.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from lab.systems.rsclaw.document import normalised
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json_lines
+from lab.base.shape import expect, field, only_keys, optional
+from lab.systems.rsclaw.document import KINDS, normalised
 
 MIN_CONFIDENCE = 0.55
 MOST_ITEMS, MOST_LESSONS = 6, 2
@@ -164,3 +168,47 @@ def _confidence(plain: str) -> float:
     else:
         sure = 0.6 if _WEAK.search(plain) else 0.65
     return sure - 0.3 * bool(_QUESTION.search(plain) or _DOUBT.search(plain))
+
+
+Extractions = Mapping[str, tuple[Candidate, ...]]
+
+
+def read_extractions(path: Path) -> Extractions:
+    """Return the candidates of a file by turn.
+
+    A line is ``{"turn": KEY, "candidates": [{"kind": …, "text": …, "confidence": …}]}``; a candidate may also have an
+    ``importance``. Raises :class:`UnusableInput`, naming the line.
+    """
+    if not path.is_file():
+        raise UnusableInput(f"lab.extractions: {path}: no such file")
+    extractions: dict[str, tuple[Candidate, ...]] = {}
+    for number, record in read_json_lines(path):
+        at = f"{path}:{number}"
+        only_keys(record, ("turn", "candidates"), at)
+        turn = field(record, "turn", str, at)
+        if turn in extractions:
+            raise UnusableInput(f"{at}: turn {turn!r} occurs twice")
+        listed = field(record, "candidates", list, at)
+        extractions[turn] = tuple(
+            _candidate(item, f"{at}: candidate {position}") for position, item in enumerate(listed, 1)
+        )
+    return extractions
+
+
+def _candidate(record: Any, at: str) -> Candidate:
+    only_keys(expect(record, dict, at), Candidate._fields, at)
+    kind, text = field(record, "kind", str, at), field(record, "text", str, at)
+    if kind not in KINDS:
+        raise UnusableInput(f"{at}: unknown kind {kind!r}; known: {', '.join(KINDS)}")
+    if not text.strip():
+        raise UnusableInput(f"{at}: field 'text' is blank")
+    return Candidate(kind, text, _share(record, "confidence", at) or 0.0, _share(record, "importance", at))
+
+
+def _share(record: dict[str, Any], name: str, at: str) -> float | None:
+    value = optional(record, name, object, None, at) if name == "importance" else field(record, name, object, at)
+    if value is None and name == "importance":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise UnusableInput(f"{at}: field {name!r}: expected a number from 0 to 1, found {value!r:.40}")
+    return float(value)

@@ -1,20 +1,235 @@
-"""Follow the turns of a replay: extractions, commands and tool calls become writes, touches and pins."""
+"""Follow the turns of a replay: extractions, commands and tool calls become writes, touches and pins (RS-17 to RS-25).
+
+Extractions have a cap, and may end at a later turn. Scopes are by agent and channel (RS-9).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
+from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Turn
 from lab.systems.contract import NOTHING, Stored, Writes
 from lab.systems.kit import Kit
-from lab.systems.rsclaw.commands import Order, command_in, session_summary, tool_orders
 from lab.systems.rsclaw.config import Settings
-from lab.systems.rsclaw.document import REMEMBER, Document, importance_of_label, kind_of, put_defaults
-from lab.systems.rsclaw.recorded import Extractions
-from lab.systems.rsclaw.scopes import channel_of, default_scope
+from lab.systems.rsclaw.document import (
+    REMEMBER,
+    Defaults,
+    Document,
+    abstract,
+    extracted_defaults,
+    importance_of_label,
+    kind_of,
+    normalised,
+    put_defaults,
+)
+from lab.systems.rsclaw.extract import (
+    MIN_CONFIDENCE,
+    MOST_ITEMS,
+    MOST_LESSONS,
+    Candidate,
+    Extractions,
+    distinct,
+    entities,
+    failure,
+    kept,
+    lessons,
+    main_pass,
+    passes_gate,
+)
 from lab.systems.rsclaw.store import Documents, Draft
-from lab.systems.rsclaw.writing import Extractor, Proposed
+
+INTERNAL = ("heartbeat", "cron", "system")
+CHAT = "chat"
+_PARTS = re.compile(r"[:/]")
+
+
+def default_scope(agent: str, channel: str) -> str:
+    """Return the scope of an agent, which is separate for each internal channel."""
+    return f"agent:{agent}:{channel}" if channel in INTERNAL else f"agent:{agent}"
+
+
+def channel_of(session: str | None, scope: str | None) -> str:
+    """Return the internal channel that a session's id or a scope names as one of its parts, else ``chat``.
+
+    Ids look like ``agent:main:cron:backup``, scopes like ``agent:main:cron``.
+    """
+    parts = _PARTS.split(f"{session or ''}:{scope or ''}")
+    return next((channel for channel in INTERNAL if channel in parts), CHAT)
+
+
+Action = Literal["add", "search", "compact", "delete", "pin", "unpin"]
+TOP_K, MOST_TOP_K = 5, 25
+# The longest summary of a session, in characters.
+SUMMARY = 1200
+_COMMAND = re.compile(r"/(remember|recall)\s+(\S.*)|/(compact)", re.IGNORECASE | re.DOTALL)
+_ACTIONS: dict[str, Action] = {
+    "memory_add": "add",
+    "memory_store": "add",
+    "memory_search": "search",
+    "memory_recall": "search",
+    "memory_delete": "delete",
+    "memory_forget": "delete",
+    "memory_pin": "pin",
+    "memory_unpin": "unpin",
+}
+_CHAT: dict[str, Action] = {"remember": "add", "recall": "search", "compact": "compact"}
+
+
+class Order(NamedTuple):
+    """One order. ``memory`` is what a tool stored, deleted or pinned; ``text`` is a text to store or a query.
+
+    ``top_k`` is how many documents a search is for; ``scope`` is an explicit one.
+    """
+
+    action: Action
+    text: str = ""
+    memory: RecordedMemory | None = None
+    scope: str | None = None
+    top_k: int = TOP_K
+
+
+def command_in(text: str) -> Order | None:
+    """Return the chat command that a user's message consists of, if it is one."""
+    match = _COMMAND.fullmatch(text.strip())
+    if match is None:
+        return None
+    return Order(_CHAT[(match[1] or match[3]).lower()], (match[2] or "").strip())
+
+
+def tool_orders(turn: Turn) -> Iterator[Order]:
+    """Yield what the memory tools did at a turn, in order. Failed calls order nothing."""
+    for event in turn.events:
+        if not isinstance(event, ToolEvent) or event.failed or event.tool not in _ACTIONS:
+            continue
+        action = _ACTIONS[event.tool]
+        if action == "search":
+            if event.query.strip():
+                yield Order(action, event.query, scope=event.scope, top_k=top_k_of(event.limit))
+        else:
+            yield from (Order(action, memory.text, memory, memory.scope or None) for memory in event.memories)
+
+
+def top_k_of(limit: object) -> int:
+    """Return how many results a search is for: 5 by default, from 1 to 25."""
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit != limit:
+        return TOP_K
+    return int(min(max(limit, 1), MOST_TOP_K))
+
+
+def session_summary(messages: Sequence[str]) -> str:
+    """Return what /compact stores without a language model: the first sentence of each message, cut to length."""
+    return "\n".join(filter(None, map(abstract, messages)))[:SUMMARY].strip()
+
+
+# Extractions that may run at the same time; another one is dropped.
+IN_FLIGHT = 4
+
+
+class Proposed(NamedTuple):
+    """A document to store, and the pass that proposed it."""
+
+    via: str
+    kind: str
+    text: str
+    defaults: Defaults
+
+
+class Waiting(NamedTuple):
+    """An extraction that ends at ``ready_ms``, and what it will store for the turn."""
+
+    ready_ms: int
+    turn: Turn
+    proposed: tuple[Proposed, ...]
+
+
+class Extractor:
+    """The passes over the turns of one conversation.
+
+    ``running`` are the extractions that have not ended. With ``extraction_ms`` 0 each ends at its own turn.
+    """
+
+    def __init__(self, settings: Settings, recorded: Extractions) -> None:
+        self._settings, self._recorded = settings, recorded
+        self.running: list[Waiting] = []
+        self._results: list[str] = []
+        self._answered = False
+
+    def turn(self, turn: Turn) -> tuple[list[Proposed], dict[str, Any]]:
+        """Read a turn; return what is to be stored at once, and the receipt (empty: nothing was read).
+
+        What the extraction of the message itself proposes is in :attr:`running`.
+        """
+        if turn.role == "assistant":
+            self._answered = True
+            return [], {}
+        if turn.role != "user":
+            self._results.append(turn.text)
+            candidate = failure(self._results) if self._settings.extractor == "rules" else None
+            return ([_proposed("failure", candidate)], {"failure": True}) if candidate else ([], {})
+        self._results.clear()
+        if self._settings.extractor == "none":
+            return [], {}
+        certain = [_proposed("entity", candidate) for candidate in kept(entities(turn.text), MOST_ITEMS)]
+        receipt = self._extract(turn, {normalised(item.text) for item in certain})
+        if certain:
+            receipt["entities"] = len(certain)
+        return certain, receipt
+
+    def ended(self, now_ms: int) -> list[Waiting]:
+        """Return the extractions that have ended by now, in the order of their turns."""
+        done = [waiting for waiting in self.running if waiting.ready_ms <= now_ms]
+        self.running = [waiting for waiting in self.running if waiting.ready_ms > now_ms]
+        return done
+
+    def new_session(self) -> None:
+        """Begin a session: the messages and results of the last one no longer count."""
+        self._results.clear()
+        self._answered = False
+
+    def _extract(self, turn: Turn, taken: set[str]) -> dict[str, Any]:
+        """Start the extraction of a message, unless the gate or the cap prevents it; return its receipt."""
+        settings, fold = self._settings, self._settings.fold_chinese
+        # A correction needs something to correct.
+        corrected = lessons(turn.text, fold=fold) if self._answered else []
+        gate = passes_gate(turn.text, fold=fold)
+        if not (gate or corrected):
+            return {}
+        if sum(waiting.ready_ms > turn.time_ms for waiting in self.running) >= IN_FLIGHT:
+            return {"gate": gate, "dropped": "in_flight"}
+        if settings.extractor == "recorded":
+            candidates: Sequence[Candidate] = self._recorded.get(turn.key, ())
+        else:
+            candidates = [*corrected, *(main_pass(turn.text, fold=fold) if gate else ())]
+        passes = _passes(candidates)
+        # A sentence that is a lesson is stored once.
+        items = distinct(
+            _proposed(via, candidate)
+            for via, most in (("lesson", MOST_LESSONS), ("failure", 1), ("main", MOST_ITEMS))
+            for candidate in kept([item for item in passes[via] if normalised(item.text) not in taken], most)
+        )
+        self.running.append(Waiting(turn.time_ms + settings.extraction_ms, turn, tuple(items)))
+        receipt = {"gate": gate, "candidates": len(candidates), "kept": len(items)}
+        receipt["low_confidence"] = sum(candidate.confidence < MIN_CONFIDENCE for candidate in candidates)
+        return receipt | ({"recorded": turn.key in self._recorded} if settings.extractor == "recorded" else {})
+
+
+def _passes(candidates: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    """Return candidates by the pass whose limit they share."""
+    passes: dict[str, list[Candidate]] = {"lesson": [], "failure": [], "main": []}
+    for candidate in candidates:
+        passes[candidate.kind if candidate.kind in passes else "main"].append(candidate)
+    return passes
+
+
+def _proposed(via: str, candidate: Candidate) -> Proposed:
+    defaults = extracted_defaults(candidate.kind)
+    if candidate.importance is not None:
+        defaults = defaults._replace(importance=candidate.importance)
+    return Proposed(via, candidate.kind, candidate.text, defaults)
+
 
 RECEIPT = "rsclaw.write.receipt.v1"
 Touch = Callable[[str, str | None, int, int], None]

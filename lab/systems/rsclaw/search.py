@@ -1,4 +1,8 @@
-"""Hybrid search: words and vectors, fused by rank, weighted by decay and quality (RS-10, RS-11). Pure functions."""
+"""Hybrid search, and the injected block of its first documents. Pure functions.
+
+Words and vectors are fused by rank and weighted by decay and quality (RS-10, RS-11). The block has one line a document,
+within a budget of tokens (RS-13).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from lab.base.files import digest
+from lab.base.token_estimate import tokens
 from lab.retrieval.contract import Candidate, Filter, Hit, Lanes, Row, View
 from lab.retrieval.fusion import fuse
 from lab.systems.rsclaw.config import Settings
-from lab.systems.rsclaw.decay import CORE, PERIPHERAL, WORKING, relevance, rounding
-from lab.systems.rsclaw.document import Document
+from lab.systems.rsclaw.document import CORE, PERIPHERAL, WORKING, Document, relevance, rounding
 
 _TIER_QUALITY = {CORE: 1.15, WORKING: 1.0, PERIPHERAL: 0.8}
 Search = Callable[[View, Filter, int], Lanes]
@@ -85,3 +89,55 @@ def touched(ranked: Sequence[Ranked], shown: Sequence[Document], settings: Setti
     if settings.touch == "shown":
         return list(shown)
     return [item.document for item in ranked if settings.touch == "hits" or item.vec is not None]
+
+
+# A first line that is cut keeps at least this many characters.
+LEAST = 64
+
+
+class Bundle(NamedTuple):
+    """The block, the documents in it, whether the budget cut or dropped any, and how many lines are shortened texts."""
+
+    context: str = ""
+    shown: tuple[Document, ...] = ()
+    truncated: bool = False
+    shortened: int = 0
+
+
+def bundle(documents: Sequence[Document], settings: Settings) -> Bundle:
+    """Return the block of the final documents, best first.
+
+    Notes and empty texts are left out, and their slots stay empty. The block ends before the first line that would
+    exceed the budget; a first line that does is cut.
+    """
+    block, shown, shortened = "", list[Document](), 0
+    for document in documents:
+        text = line_text(document, settings)
+        if document.kind == "note" or not text:
+            continue
+        longer = f"{block}\n- {text}" if block else f"- {text}"
+        if tokens(longer) > settings.max_tokens:
+            if shown:
+                return Bundle(block, tuple(shown), truncated=True, shortened=shortened)
+            return Bundle(cut(longer, settings), (document,), truncated=True, shortened=1)
+        block = longer
+        shown.append(document)
+        shortened += text != document.text.strip()
+    return Bundle(block, tuple(shown), shortened=shortened)
+
+
+def line_text(document: Document, settings: Settings) -> str:
+    """Return the text of a document's line: its overview, or its whole text."""
+    return ((settings.lines == "overview" and document.overview_text) or document.text).strip()
+
+
+def cut(line: str, settings: Settings) -> str:
+    """Return the start of a line: four characters a token, or in profile ``seed`` as much as the budget allows."""
+    start = line[: max(LEAST, 4 * settings.max_tokens)]
+    if settings.clip == "budget" and tokens(start) > settings.max_tokens:
+        low, high = LEAST, len(start)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if tokens(start[:middle]) <= settings.max_tokens else (low, middle - 1)
+        start = start[:low]
+    return start

@@ -11,7 +11,6 @@ from lab.retrieval.clamp import Clamp
 from lab.retrieval.contract import Filter, Query, Row, cosine_of
 from lab.retrieval.retrievers import StoreRetriever, embedded_text
 from lab.systems.rsclaw.config import Settings
-from lab.systems.rsclaw.decay import tier_after
 from lab.systems.rsclaw.document import (
     Defaults,
     Document,
@@ -20,6 +19,7 @@ from lab.systems.rsclaw.document import (
     kind_of,
     overview,
     put_defaults,
+    tier_after,
 )
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.runs.request import ReplayRequest
-from lab.systems.openclaw.recall.wrap import wrap
+from lab.systems.openclaw.recall.block import wrap
 from tests.recordings.openclaw.conftest import Log
 
 IDS = {name: f"0b0e9a3c-1111-4000-8000-00000000000{number}" for number, name in enumerate(("rule", "gate", "mill"))}

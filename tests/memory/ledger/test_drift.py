@@ -17,7 +17,7 @@ from lab.recordings.model import LABELS
 from lab.replay.plan import plan_of
 from lab.replay.run import run_replay
 from lab.runs.request import ReplayRequest
-from lab.systems.sidecar.heuristic import grade_observation
+from lab.systems.sidecar import grade_observation
 from tests.memory.ledger.ledgers import filled
 from tests.memory.tools.lance_tables import DIMENSION, entry
 

@@ -12,7 +12,7 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.memory.ledger import grading as ledger_grading
 from lab.memory.ledger.grading import benchmark, grade, label_of
-from lab.systems.sidecar.heuristic import Grade, grade_observation
+from lab.systems.sidecar import Grade, grade_observation
 from tests.memory.ledger.ledgers import NOW, filled, rows
 
 GIVEN = [

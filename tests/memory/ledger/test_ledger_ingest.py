@@ -19,7 +19,7 @@ from lab.memory.ledger.ingest import ingest
 from lab.memory.ledger.search import search
 from lab.memory.ledger.use import decay, use
 from lab.memory.pack.sources import LedgerLane
-from lab.systems.sidecar.heuristic import Grade, grade_observation
+from lab.systems.sidecar import Grade, grade_observation
 from tests.memory.ledger.ledgers import NOW, filled, rows, write_log
 
 POTS = {"kind": "decision", "tool_name": "chat", "summary": "Decided to use clay pots for the basil."}

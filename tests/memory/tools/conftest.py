@@ -14,7 +14,7 @@ from lab.memory.tools.context import NoVector, ToolContext, Vector
 from lab.retrieval.contract import Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import normal_row
-from lab.systems.openclaw.table.entries import Entry
+from lab.systems.openclaw.table.schema import Entry
 from tests.conformance.memory_table import InMemoryTable
 from tests.systems.openclaw.docs.conftest import handbook, opened, refs, written
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from lab.retrieval.contract import Row
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.systems.openclaw.table.entries import Entry
-from lab.systems.openclaw.table.schema import TABLE, arrow_of, schema
+from lab.systems.openclaw.table.schema import TABLE, Entry, arrow_of, schema
 
 DIMENSION = 8
 

@@ -34,7 +34,7 @@ import sys, uuid
 from pathlib import Path
 from lab.retrieval.contract import Row
 from lab.memory.table.lance_table import LanceTable, TableSettings
-from lab.systems.openclaw.table.entries import Entry
+from lab.systems.openclaw.table.schema import Entry
 for _ in range(int(sys.argv[2])):
     with LanceTable(Path(sys.argv[1]), create=8, settings=TableSettings(wait_seconds=100)) as table:
         key = str(uuid.uuid4())

@@ -10,7 +10,7 @@ import pytest
 from lab.recordings.convert import recording_lines
 from lab.recordings.events import InjectedBlock, ToolEvent
 from lab.recordings.model import Recording
-from lab.systems.openclaw.recall.wrap import wrap
+from lab.systems.openclaw.recall.block import wrap
 from tests.recordings.openclaw.conftest import Read
 
 ROW = {"id": "row-1", "text": "The gate sticks", "importance_label": "nice_to_have", "score": 0.5, "createdAt": 7}

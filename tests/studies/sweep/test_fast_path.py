@@ -23,8 +23,8 @@ from lab.systems.contract import Ask
 from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.arms import FlowArm, FlowSystem, PolicyArm, PolicySystem
 from lab.systems.openclaw.config.settings import AutoRecall, EngineConfig, Phases
-from lab.systems.openclaw.recall.budget import Budget
-from lab.systems.openclaw.recall.todo import DAY_MS
+from lab.systems.openclaw.memory import DAY_MS
+from lab.systems.openclaw.recall.block import Budget
 from lab.systems.openclaw.select.outcome import Quota
 from lab.systems.openclaw.select.policies import MANY, POLICIES
 

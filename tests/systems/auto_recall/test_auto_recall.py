@@ -14,9 +14,9 @@ from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.explain import CAUSES
 from lab.replay.loop import RecallCall, TurnWrites
-from lab.systems.auto_recall.arm import AutoRecallArm, block, fitting, penalised, skip_reason
 from lab.systems.contract import Ask, Detail, Recall
-from lab.systems.files.chunks import Chunk, Entry, Piece
+from lab.systems.files.auto_recall import AutoRecallArm, block, fitting, penalised, skip_reason
+from lab.systems.files.folder import Chunk, Entry, Piece
 from lab.systems.files.index import Indexed
 from lab.systems.files.search import Hit
 from lab.systems.registry import make_arm, parse_arms

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.systems.external.process import ProcessChannel, environment
 from lab.systems.external.protocol import HostFailed
+from lab.systems.external.session import ProcessChannel, environment
 from tests.commands import lives
 from tests.systems.external.hosting import FAULTY, answers_of, faulty, reasons
 
@@ -49,7 +49,7 @@ def test_no_process_of_a_host_outlives_a_killed_lab(tmp_path: Path) -> None:
     file = tmp_path / "processes"
     program = (
         "import os, signal, sys\n"
-        "from lab.systems.external.process import ProcessChannel\n"
+        "from lab.systems.external.session import ProcessChannel\n"
         "channel = ProcessChannel(sys.argv[1:], os.environ)\n"
         'line = b\'{"id":1,"op":"remember","memories":[]}\\n\'\n'
         "print(channel.ask(line, 20, 'remember').decode(), flush=True)\n"

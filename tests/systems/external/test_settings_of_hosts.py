@@ -11,8 +11,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.systems.external.arm import make
-from lab.systems.external.protocol import TIMEOUTS
-from lab.systems.external.remedies import REMEDIES, remedy
+from lab.systems.external.protocol import REMEDIES, TIMEOUTS, remedy
 from lab.systems.external.settings import read_settings
 from lab.systems.registry import BUILT_IN, parse_arms
 from lab.systems.spec import ArmSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.systems.files.chunks import Chunk, Chunker, Entry, Piece, width
+from lab.systems.files.folder import Chunk, Chunker, Entry, Piece, width
 
 NOBODY = Entry("", "")
 

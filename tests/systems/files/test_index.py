@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
 from lab.recordings.model import MUST, Memory, Turn
-from lab.systems.files.chunks import Entry
-from lab.systems.files.folder import Folder, draft_of, note_of, transcript_of
-from lab.systems.files.index import FileIndex
+from lab.systems.files.folder import Entry, Folder, draft_of, note_of, transcript_of
+from lab.systems.files.index import FileIndex, keywords
 from lab.systems.files.settings import Settings
-from lab.systems.files.words import keywords
 
 SMALL = Settings("2026.9.6", tokens=10, overlap=3)
 

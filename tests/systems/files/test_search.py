@@ -12,8 +12,7 @@ import pytest
 
 from lab.embedding.embedder import QUERY, HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.systems.files.chunks import Chunk, Entry, Piece
-from lab.systems.files.folder import Folder
+from lab.systems.files.folder import Chunk, Entry, Folder, Piece
 from lab.systems.files.index import FileIndex, Indexed
 from lab.systems.files.search import Found, Hit, _selected, dated_ms, diverse, search
 from lab.systems.files.settings import Settings

@@ -15,10 +15,8 @@ from lab.base.times import LAST_MS
 from lab.base.token_estimate import tokens
 from lab.recordings.model import LABELS, MUST, NICE, UNKNOWN
 from lab.systems.observations.log import MINUTE_MS, Observation, folded, parse_line
-from lab.systems.observations.observer import LONGEST, Entry, observe
-from lab.systems.observations.recorded import observer_of
-from lab.systems.observations.reflector import KEPT, reflect
-from lab.systems.observations.window import Sizes, Window, block_of, size_of_buffer, size_of_log
+from lab.systems.observations.observer import LONGEST, Entry, observe, observer_of
+from lab.systems.observations.window import KEPT, Sizes, Window, block_of, reflect, size_of_buffer, size_of_log
 
 AT = 1_793_615_460_000  # 2026-11-02T10:31Z
 SIZES = Sizes(160, 40)

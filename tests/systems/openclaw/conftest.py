@@ -16,8 +16,7 @@ from lab.retrieval.contract import Query, Row
 from lab.retrieval.exact import ExactStore
 from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.settings import EngineConfig, Phases
-from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.memory import Listing, engine_id
 from lab.systems.openclaw.near_duplicate import words_of
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 

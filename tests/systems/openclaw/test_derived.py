@@ -11,8 +11,8 @@ import pytest
 
 from lab.recordings.model import MUST, Memory, Recording, Turn
 from lab.replay.loop import Answered, TurnWrites
-from lab.systems.openclaw.derived import DerivedRows
-from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.arms import DerivedRows
+from lab.systems.openclaw.memory import Listing
 from lab.systems.openclaw.recall.working_set import working_set_row, working_set_slot
 from lab.systems.registry import make_arm, parse_arms
 from lab.systems.spec import ArmSpec

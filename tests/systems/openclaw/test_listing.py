@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.retrieval.contract import Row
-from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.memory import Listing
 
 CATEGORIES = ("decision", "preference", "todo", "fact")
 SCOPES = ("global", "work")

@@ -10,7 +10,7 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.systems.registry import info_of, make_arm, parse_arms
 from lab.systems.rsclaw.config import CODE, Settings, describe, resolve
-from lab.systems.rsclaw.decay import Promotion
+from lab.systems.rsclaw.document import Promotion
 from lab.systems.spec import ArmSpec
 
 MEMORY: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.systems.rsclaw.decay import (
+from lab.systems.rsclaw.document import (
     CORE,
     DAY_SECONDS,
     FLOOR,

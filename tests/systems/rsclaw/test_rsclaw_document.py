@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lab.recordings.model import IGNORE, MUST, NICE, Memory
-from lab.systems.rsclaw.commands import top_k_of
-from lab.systems.rsclaw.decay import CORE, PERIPHERAL, WORKING
 from lab.systems.rsclaw.document import (
+    CORE,
     KINDS,
+    PERIPHERAL,
+    WORKING,
     Defaults,
     document_id,
     extracted_defaults,
@@ -16,6 +17,7 @@ from lab.systems.rsclaw.document import (
     kind_of,
     put_defaults,
 )
+from lab.systems.rsclaw.observe import top_k_of
 
 # Kind -> what is stored by a tool or a command, and what is extracted.
 DEFAULTS = {

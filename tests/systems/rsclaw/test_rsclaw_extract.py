@@ -17,9 +17,9 @@ from lab.systems.rsclaw.extract import (
     lessons,
     main_pass,
     passes_gate,
+    read_extractions,
 )
-from lab.systems.rsclaw.recorded import read_extractions
-from lab.systems.rsclaw.writing import Extractor
+from lab.systems.rsclaw.observe import Extractor
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.contract import Detail
 from lab.systems.registry import make_arm
-from lab.systems.rsclaw.decay import CORE, WORKING
+from lab.systems.rsclaw.document import CORE, WORKING
 from lab.systems.rsclaw.system import Rsclaw
 from lab.systems.spec import ArmSpec
 from tests.playing import arms_named, keys_of, played

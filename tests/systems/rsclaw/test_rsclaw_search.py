@@ -11,11 +11,19 @@ from lab.recordings.model import Memory
 from lab.retrieval.contract import Filter, Hit, Lanes, Row
 from lab.systems.contract import Ask, Recall
 from lab.systems.registry import make_arm
-from lab.systems.rsclaw.bundle import bundle, cut
 from lab.systems.rsclaw.config import CODE, Settings
-from lab.systems.rsclaw.decay import CORE, DAY_SECONDS, PERIPHERAL, WORKING
-from lab.systems.rsclaw.document import Defaults, Document, abstract, document_id, overview
-from lab.systems.rsclaw.search import lanes_of, quality_of, ranking, touched
+from lab.systems.rsclaw.document import (
+    CORE,
+    DAY_SECONDS,
+    PERIPHERAL,
+    WORKING,
+    Defaults,
+    Document,
+    abstract,
+    document_id,
+    overview,
+)
+from lab.systems.rsclaw.search import bundle, cut, lanes_of, quality_of, ranking, touched
 from lab.systems.rsclaw.store import Draft
 from lab.systems.rsclaw.system import Rsclaw, RsclawArm
 from lab.systems.spec import ArmSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.systems.sidecar.heuristic import (
+from lab.systems.sidecar import (
     CALENDAR,
     CHAT,
     DEADLINE,
@@ -17,9 +17,13 @@ from lab.systems.sidecar.heuristic import (
     SECRET,
     TASK,
     grade_observation,
+    graded_label,
+    has_task_marker,
+    is_importance,
+    parse_importance,
+    sidecar_label,
+    strip_task_prefix,
 )
-from lab.systems.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
-from lab.systems.sidecar.task_markers import has_task_marker, strip_task_prefix
 
 
 @pytest.mark.parametrize(

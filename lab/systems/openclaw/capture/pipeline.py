@@ -1,4 +1,4 @@
-"""autoCapture: what the engine stores by itself at the end of a turn (E-73 to E-77).
+"""autoCapture: what the engine stores by itself at the end of a turn (E-73 to E-77), and its receipt (E-43).
 
 It reads the user's messages of the whole conversation so far, takes lines or sentences as candidates, and stores the
 few that state a preference, a decision or a TODO and are no secret, no output of a tool and no duplicate. The two
@@ -12,22 +12,148 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from lab.systems.openclaw.capture.candidates import is_command, is_too_short, normalise
-from lab.systems.openclaw.capture.categories import IMPORTANCE, allowed_categories
-from lab.systems.openclaw.capture.receipt import capture_receipt, counted
-from lab.systems.openclaw.capture.scan import Bounds, Message, Scanned, Text, scan
-from lab.systems.openclaw.capture.spans import Span
-from lab.systems.openclaw.config.settings import AutoCapture, EngineConfig
-from lab.systems.openclaw.recall.markers import NAME, marker
+from lab.base.utf16 import js_length, js_slice
+from lab.systems.openclaw.capture.candidates import (
+    IMPORTANCE,
+    Span,
+    allowed_categories,
+    is_command,
+    is_too_short,
+    normalise,
+)
+from lab.systems.openclaw.config.settings import AutoCapture, EngineConfig, ReceiptSettings
+from lab.systems.openclaw.js import Json, whole_count
+from lab.systems.openclaw.memory import Near, is_within_dedupe_window
+from lab.systems.openclaw.recall.receipt import NAME, marker
 from lab.systems.openclaw.recall.scope import normalise as normalise_scope
-from lab.systems.openclaw.recall.todo import is_within_dedupe_window
-from lab.systems.openclaw.table.entries import Near
-from lab.systems.openclaw.upstream.js import Json
 
 if TYPE_CHECKING:
     import numpy as np
 
     from lab.retrieval.contract import Row
+
+
+SCHEMA = "openclaw-mem-engine.autoCapture.receipt.v1"
+FILTERED = (
+    "tool_output",
+    "secrets_like",
+    "duplicate",
+    "todo_rate_limit",
+    "todo_dedupe_window",
+    "older_user_messages",
+    "input_chars_truncated",
+)
+# Candidates that the public plugin drops without counting them.
+DROPPED = (
+    "too_long",
+    "too_short",
+    "command",
+    "no_category",
+    "category_off",
+    "embedding_failed",
+    "item_limit",
+)
+SCANNED = ("userMessages", "textBlocks", "textChars")
+
+
+def capture_receipt(
+    settings: ReceiptSettings,
+    *,
+    extracted: float,
+    filtered: Mapping[str, float],
+    stored: float,
+    scanned: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Return the receipt with its keys in the plugin's order. Missing counts are 0."""
+    seen = scanned or {}
+    return {
+        "schema": SCHEMA,
+        "verbosity": settings.verbosity,
+        "candidateExtractionCount": whole_count(extracted),
+        "filteredOut": {name: whole_count(filtered.get(name, 0)) for name in FILTERED},
+        "scanned": {name: whole_count(seen.get(name, 0)) for name in SCANNED},
+        "storedCount": whole_count(stored),
+    }
+
+
+def counted(dropped: Mapping[str, float]) -> dict[str, Any]:
+    """Return the part of the receipt that the public plugin lacks (E-77).
+
+    With it, the extracted candidates are the sum of the stored ones, of ``dropped``, and of ``filteredOut`` without its
+    last two counts, which are messages and characters.
+    """
+    return {"dropped": {name: whole_count(dropped.get(name, 0)) for name in DROPPED}}
+
+
+class Message(NamedTuple):
+    """A user's message: its text blocks, the key of its turn, and the recorded scope (None: tags decide)."""
+
+    texts: tuple[str, ...]
+    source: str = ""
+    scope: str | None = None
+
+
+class Text(NamedTuple):
+    """A text of a message, whole or cut, with the key of its turn and the recorded scope."""
+
+    text: str
+    source: str = ""
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much is read: messages, text blocks of a message, and UTF-16 units in all. None: everything.
+
+    With ``newest_first``, new texts take their share of the units before old ones.
+    """
+
+    messages: int | None = None
+    blocks: int | None = None
+    units: int | None = None
+    newest_first: bool = False
+    # Cuts a text to a number of units.
+    cut: Callable[[str, int], str] = js_slice
+
+
+class Scanned(NamedTuple):
+    """The texts read, oldest first; how many messages, blocks and units were read; and what was left out."""
+
+    texts: Sequence[Text]
+    messages: int
+    blocks: int
+    units: int
+    older: int
+    truncated: int
+
+
+def scan(messages: Sequence[Message], bounds: Bounds) -> Scanned:
+    """Return the texts of the last messages within the bounds.
+
+    Text blocks beyond the bound count as left out. Messages after the one that used up the units do not count as read,
+    and all of their units count as left out.
+    """
+    recent = messages if bounds.messages is None else messages[-bounds.messages :]
+    kept: list[Text] = []
+    read = used = truncated = 0
+    for message in reversed(recent) if bounds.newest_first else recent:
+        read += bounds.units is None or used < bounds.units
+        texts = [text for text in message.texts if text]
+        truncated += sum(map(js_length, () if bounds.blocks is None else texts[bounds.blocks :]))
+        texts = texts[: bounds.blocks]
+        for text in reversed(texts) if bounds.newest_first else texts:
+            length = js_length(text)
+            if bounds.units is not None and length > bounds.units - used:
+                text = bounds.cut(text, bounds.units - used)
+            units = js_length(text)
+            truncated += length - units
+            used += units
+            if text:
+                kept.append(Text(text, message.source, message.scope))
+    if bounds.newest_first:
+        kept.reverse()
+    return Scanned(kept, read, len(kept), used, len(messages) - len(recent), truncated)
+
 
 TODO = "todo"
 # How many recent TODOs of a scope a new one is compared with.

@@ -27,6 +27,7 @@ from lab.systems.openclaw.config.settings import (
     EngineConfig,
     Phases,
     ReceiptSettings,
+    Rerank,
     WorkingSetSettings,
 )
 from lab.systems.openclaw.config.table import (
@@ -54,10 +55,9 @@ from lab.systems.openclaw.config.values import (
     section_values,
     why_missing,
 )
-from lab.systems.openclaw.recall.budget import Budget
+from lab.systems.openclaw.recall.block import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
-from lab.systems.rerank.settings import Rerank
 
 READ_ONLY_VARIABLE = "OPENCLAW_MEM_ENGINE_READONLY"
 HIDDEN = "(hidden)"
@@ -187,6 +187,12 @@ def describe(config: EngineConfig) -> dict[str, Any]:
         if config.rerank.url is None:
             del lab["rerank"]
     return described
+
+
+def refuse_rerank(settings: Rerank, where: str, system: str) -> None:
+    """Raise :class:`UnusableInput` if a system that does not rerank has settings for it."""
+    if settings.url is not None:
+        raise UnusableInput(f"{where}: lab.rerank: {system} does not rerank; bm25, vector, hybrid and verbatim do")
 
 
 def shown(value: object) -> str:

@@ -8,16 +8,14 @@ seeds require or the specification leaves open, and that the plugin has no key f
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.fusion import RRF, Fusion
 from lab.retrieval.silence import Silence
 from lab.retrieval.tokens import TextSettings
-from lab.systems.openclaw.recall.budget import Budget
+from lab.systems.openclaw.recall.block import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
-from lab.systems.rerank.settings import Rerank
 
 DEFAULT_QUOTA = Quota(must_max=2, nice_min=2, unknown_max=1)
 
@@ -165,6 +163,22 @@ NO_PHASES = Phases(
 
 
 @dataclass(frozen=True, slots=True)
+class Rerank:
+    """``lab.rerank``: the endpoint (None: no reranking), the model that requests name, and the bounds of a request.
+
+    ``candidates`` is the number of first hits that it may reorder. An answer later than ``timeout_ms`` is not used.
+    ``key_env`` names the environment variable with the API key. ``allow_remote``: texts may leave this machine.
+    """
+
+    url: str | None = None
+    model: str | None = None
+    candidates: int = 20
+    timeout_ms: int = 2000
+    key_env: str | None = None
+    allow_remote: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
     """A resolved configuration: only what recall and capture read."""
 
@@ -209,9 +223,3 @@ class EngineConfig:
     def max_items(self) -> int:
         """The maximum number of injected items."""
         return self.auto_recall.max_items
-
-    def describe(self) -> dict[str, Any]:
-        """Return the configuration in the plugin's camelCase JSON, for manifests and hashes."""
-        from lab.systems.openclaw.config.resolve import describe
-
-        return describe(self)

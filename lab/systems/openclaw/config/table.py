@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 from lab.retrieval.fusion import METHODS, NORMALISATIONS, K
 from lab.retrieval.silence import SIGNALS
-from lab.systems.rerank.settings import CANDIDATES, TIMEOUT_MS
 
 SEED, UPSTREAM = PROFILES = ("seed", "upstream")
 Kind = Literal[
@@ -421,8 +420,8 @@ RERANK = Section(
     {
         "url": text(),
         "model": text(),
-        "candidates": whole(CANDIDATES, 2, 100),
-        "timeoutMs": whole(TIMEOUT_MS, 50, 60_000),
+        "candidates": whole(20, 2, 100),
+        "timeoutMs": whole(2000, 50, 60_000),
         "keyEnv": text(),
         "allowRemote": flag(False),
     },

@@ -19,8 +19,8 @@ from typing import Any
 from lab.base.shape import json_type
 from lab.base.utf16 import WHITESPACE
 from lab.systems.openclaw.config.table import LAB_KEY, MOST_FALLBACKS, PLUGIN, SEED, UPSTREAM, Knob, Section
+from lab.systems.openclaw.js import js_number
 from lab.systems.openclaw.recall.scope import scope_token
-from lab.systems.openclaw.upstream.js import js_number
 
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 

@@ -1,28 +1,285 @@
 """The document index: one SQLite file with chunks, an FTS5 table over them, and their vectors (E-48).
 
-Search results do not depend on the order of insertion: ties are sorted by document and by position in it, which is
-the order of ids in an index built in one go.
+An ingest writes and embeds only what changed. Reading and embedding come before its one transaction, so that an aborted
+ingest leaves the old state. Search results do not depend on the order of insertion: ties are sorted by document and by
+position in it, which is the order of ids in an index built in one go.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.base.sqlite import first_valid, number, transaction
+from lab.base.errors import UnusableInput
+from lab.base.sqlite import BUSY_SECONDS, first_valid, full_text_index, is_empty, number, transaction
 from lab.retrieval.fusion import reciprocal_ranks
-from lab.systems.openclaw.docs.chunks import DEFAULT_CHUNK_CHARS
-from lab.systems.openclaw.docs.database import open_database, unpacked
-from lab.systems.openclaw.docs.globs import IngestPlan
-from lab.systems.openclaw.docs.ingest import ingest
-from lab.systems.openclaw.docs.vectors import Embed, Matrix, embedded, matrix_of, nearest
+from lab.systems.openclaw.docs.chunks import DEFAULT_CHUNK_CHARS, Chunk, chunk_markdown, doc_kind, ts_hint
+from lab.systems.openclaw.docs.globs import IngestPlan, SourceFile
 from lab.systems.openclaw.near_duplicate import CJK_RUN
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+_APPLICATION, _VERSION = 0x6C616264, 1
+_TABLES = (
+    """CREATE TABLE chunks (
+        id INTEGER PRIMARY KEY, record_ref TEXT NOT NULL UNIQUE, doc_id TEXT NOT NULL, place INTEGER NOT NULL,
+        repo TEXT NOT NULL, repo_key TEXT NOT NULL, path TEXT NOT NULL, doc_kind TEXT NOT NULL, title TEXT NOT NULL,
+        heading_path TEXT NOT NULL, text TEXT NOT NULL, ts_hint TEXT, content_hash TEXT NOT NULL)""",
+    """CREATE TABLE vectors (
+        content_hash TEXT NOT NULL, model TEXT NOT NULL, dimension INTEGER NOT NULL, vector BLOB NOT NULL,
+        PRIMARY KEY (content_hash, model)) WITHOUT ROWID""",
+    *full_text_index("chunks_fts", "chunks", ("title", "heading_path", "text"), "chunk", ", tokenize='unicode61'"),
+)
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open the file, or create it with empty tables. Raise :class:`UnusableInput` if it contains something else."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            # It contains the documents' text. SQLite gives its companion files the same permissions.
+            path.touch(mode=0o600)
+        db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise UnusableInput(f"{path}: cannot be opened as a document index: {error}") from None
+    try:
+        if not _is_ours(db):
+            with transaction(db):
+                # Another process may have created them in the meantime.
+                if not _is_ours(db):
+                    _make_tables(db, path)
+    except sqlite3.Error as error:
+        db.close()
+        raise UnusableInput(f"{path}: cannot be used as a document index ({error}); name another file") from None
+    except UnusableInput:
+        db.close()
+        raise
+    return db
+
+
+def unpacked(data: bytes) -> sqlite3.Connection:
+    """Return an in-memory database from the result of ``Connection.serialize``."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.deserialize(data)
+    return db
+
+
+def _is_ours(db: sqlite3.Connection) -> bool:
+    return number(db, "PRAGMA application_id") == _APPLICATION and number(db, "PRAGMA user_version") == _VERSION
+
+
+def _make_tables(db: sqlite3.Connection, path: Path) -> None:
+    if number(db, "PRAGMA user_version") or not is_empty(db):
+        raise UnusableInput(f"{path}: contains another database, or an index of another version; name another file")
+    # executescript would commit first.
+    for statement in _TABLES:
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {_APPLICATION}")
+    db.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+Embed = Callable[[Sequence[str]], "np.ndarray"]
+
+
+class Matrix(NamedTuple):
+    """Unit vectors, float64 ``[n, d]``, with the chunk id and the lower-case repo of each row."""
+
+    ids: tuple[int, ...]
+    repos: tuple[str, ...]
+    unit: np.ndarray
+
+
+def embedded(embed: Embed, texts: Sequence[str]) -> np.ndarray:
+    """Embed texts: little-endian float32 ``[len(texts), d]``. ValueError for other shapes and non-finite values."""
+    import numpy as np
+
+    vectors = np.ascontiguousarray(embed(texts), "<f4")
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1] or not np.isfinite(vectors).all():
+        raise ValueError(f"expected finite vectors [{len(texts)}, d], found shape {vectors.shape}")
+    return vectors
+
+
+def matrix_of(rows: Sequence[tuple[int, str, bytes]], dimension: int) -> Matrix:
+    """Build the matrix from rows of chunk id, repo and stored bytes, given in the order that breaks ties."""
+    import numpy as np
+
+    stacked = np.frombuffer(b"".join(vector for *_, vector in rows), "<f4").reshape(len(rows), dimension)
+    return Matrix(tuple(row[0] for row in rows), tuple(row[1] for row in rows), _unit(stacked))
+
+
+def nearest(matrix: Matrix, query: np.ndarray, repos: Collection[str], depth: int) -> list[tuple[int, float]]:
+    """Return the first ``depth`` chunks of ``repos`` (empty: all) by cosine rounded to 1e-6; ties in row order."""
+    import numpy as np
+
+    cosines = np.round(matrix.unit @ _unit(query), 6)
+    hits = (row for row in np.argsort(-cosines, kind="stable").tolist() if not repos or matrix.repos[row] in repos)
+    return [(matrix.ids[row], float(cosines[row])) for row in islice(hits, depth)]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    wide = vectors.astype(np.float64)
+    norms = np.linalg.norm(wide, axis=-1, keepdims=True)
+    unit: np.ndarray = wide / np.where(norms == 0, 1, norms)
+    return unit
+
+
+# Files read and embedded together; errors listed in a receipt.
+BATCH, MAX_ERRORS = 120, 3
+_WRITE = """
+INSERT INTO chunks (record_ref, doc_id, place, repo, repo_key, path, doc_kind, title, heading_path, text, ts_hint,
+                    content_hash)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (record_ref) DO UPDATE SET place = excluded.place, doc_kind = excluded.doc_kind, title = excluded.title,
+    heading_path = excluded.heading_path, text = excluded.text, ts_hint = excluded.ts_hint,
+    content_hash = excluded.content_hash
+"""
+
+
+class _Document(NamedTuple):
+    source: SourceFile
+    kind: str
+    hint: str | None
+    chunks: list[Chunk]
+
+    @property
+    def id(self) -> str:
+        return _doc_id(self.source)
+
+
+class _Reader:
+    """Reads files one by one and counts those that cannot be used."""
+
+    def __init__(self, max_chars: int) -> None:
+        self.max_chars = max_chars
+        self.counts = dict.fromkeys(("files_ingested", "files_unreadable", "files_not_utf8", "chunks_excluded"), 0)
+        self.errors: list[str] = []
+
+    def read(self, source: SourceFile) -> _Document | None:
+        try:
+            text = source.file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        except OSError as error:
+            self._count_error("files_unreadable", f"{_doc_id(source)}: cannot be read: {error.strerror}")
+            return None
+        except UnicodeDecodeError:
+            self._count_error("files_not_utf8", f"{_doc_id(source)}: not UTF-8")
+            return None
+        chunks, excluded = chunk_markdown(text, source.file.stem, self.max_chars)
+        self.counts["files_ingested"] += 1
+        self.counts["chunks_excluded"] += excluded
+        return _Document(source, doc_kind(source.path), ts_hint(text, source.path), chunks)
+
+    def _count_error(self, counter: str, error: str) -> None:
+        self.counts[counter] += 1
+        self.errors.append(error)
+
+
+def ingest(
+    db: sqlite3.Connection, plan: IngestPlan, embed: Embed | None, *, model: str, max_chunk_chars: int
+) -> dict[str, Any]:
+    """Update the index to the current content of the plan's files, and return the receipt.
+
+    A file that cannot be read or is not UTF-8 is counted and removed from the index. If the embedder fails, only
+    vectors are missing, and the next ingest requests them again. Errors name files, never text.
+    """
+    reader = _Reader(max_chunk_chars)
+    documents: list[_Document] = []
+    vectors: dict[str, bytes] = {}
+    for start in range(0, len(plan.files), BATCH):
+        sources = plan.files[start : start + BATCH]
+        batch = [document for source in sources if (document := reader.read(source)) is not None]
+        documents += batch
+        if embed is None:
+            continue
+        missing = _missing(db, model, batch, vectors)
+        try:
+            new_vectors = embedded(embed, list(missing.values())) if missing else ()
+        except Exception as error:
+            reader.errors.append(f"embedding failed: {type(error).__name__}")
+        else:
+            vectors |= {key: row.tobytes() for key, row in zip(missing, new_vectors, strict=True)}
+    with transaction(db):
+        changes = _write(db, documents, plan)
+        db.executemany(
+            "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
+            [(key, model, len(vector) // 4, vector) for key, vector in vectors.items()],
+        )
+        db.execute("DELETE FROM vectors WHERE content_hash NOT IN (SELECT content_hash FROM chunks)")
+    return {
+        "skipped": plan.skip_reason is not None,
+        "skipReason": plan.skip_reason,
+        "filesMatched": len(plan.files),
+        "filesTruncated": plan.truncated,
+        "missingRoots": list(plan.missing_roots),
+        "invalidRoots": list(plan.invalid_roots),
+        **reader.counts,
+        "folders_unreadable": plan.unreadable,
+        "files_shadowed": plan.shadowed,
+        **changes,
+        "embedded": len(vectors),
+        "batches": -(-len(plan.files) // BATCH),
+        **({"error": "; ".join(reader.errors[:MAX_ERRORS])} if reader.errors else {}),
+    }
+
+
+def _missing(
+    db: sqlite3.Connection, model: str, documents: Sequence[_Document], pending: dict[str, bytes]
+) -> dict[str, str]:
+    """Return the texts to embed, by content hash, of chunks without a vector of this model."""
+    texts = {
+        chunk.content_hash: f"{chunk.heading_path or chunk.title}\n{chunk.text}"
+        for document in documents
+        for chunk in document.chunks
+    }
+    stored = db.execute(
+        "SELECT content_hash FROM vectors WHERE model = ? AND content_hash IN (SELECT value FROM json_each(?))",
+        (model, json.dumps(list(texts))),
+    )
+    existing = pending.keys() | {key for (key,) in stored}
+    return {key: text for key, text in texts.items() if key not in existing}
+
+
+def _write(db: sqlite3.Connection, documents: Sequence[_Document], plan: IngestPlan) -> dict[str, int]:
+    old = {
+        ref: (content, position, hint, doc_id)
+        for ref, content, position, hint, doc_id in db.execute(
+            "SELECT record_ref, content_hash, place, ts_hint, doc_id FROM chunks"
+        )
+    }
+    listed = {_doc_id(source) for source in plan.files}
+    counts = dict.fromkeys(("chunks_inserted", "chunks_updated", "chunks_unchanged"), 0)
+    kept: set[str] = set()
+    for document in documents:
+        source, hint = document.source, document.hint
+        for position, chunk in enumerate(document.chunks):
+            ref = f"doc:{document.id}#{chunk.chunk_id}"
+            kept.add(ref)
+            previous = old.get(ref)
+            content = chunk.content_hash
+            if previous is None or previous[0] != content:
+                counts["chunks_updated" if previous else "chunks_inserted"] += 1
+                citation = (ref, document.id, position, source.repo, source.repo.lower(), source.path, document.kind)
+                db.execute(_WRITE, (*citation, chunk.title, chunk.heading_path, chunk.text, hint, content))
+                continue
+            counts["chunks_unchanged"] += 1
+            if previous[1:3] != (position, hint):
+                # The hash does not cover these, and the full-text table does not contain them.
+                db.execute("UPDATE chunks SET place = ?, ts_hint = ? WHERE record_ref = ?", (position, hint, ref))
+    deleted = [(ref,) for ref, (*_, doc_id) in old.items() if ref not in kept and (plan.complete or doc_id in listed)]
+    db.executemany("DELETE FROM chunks WHERE record_ref = ?", deleted)
+    return {"chunks_total": len(kept), **counts, "chunks_deleted": len(deleted)}
+
+
+def _doc_id(source: SourceFile) -> str:
+    return f"{source.repo}:{source.path}"
+
 
 MAX_CJK_TERMS = 16
 # SQLite virtual machine steps between two checks of the timeout.
@@ -122,7 +379,7 @@ class DocsIndex:
     def ingest(
         self, plan: IngestPlan, *, max_chunk_chars: int = DEFAULT_CHUNK_CHARS, with_vectors: bool = True
     ) -> dict[str, Any]:
-        """Update the index to the plan's files; see :func:`lab.systems.openclaw.docs.ingest.ingest`."""
+        """Update the index to the plan's files; see :func:`lab.systems.openclaw.docs.index.ingest`."""
         embed = self._embed if with_vectors else None
         self.last_ingest = ingest(self._db, plan, embed, model=self._model, max_chunk_chars=max_chunk_chars)
         self._ingests += 1

@@ -1,19 +1,108 @@
-"""The docs cold lane (E-47): a few citations from the operator's documents if the hot lane has too few items."""
+"""The docs cold lane (E-47): a few citations from the operator's documents if recall found too few memories.
+
+A scope limits the repos that are searched, and each result is checked against it. For a replay, the index is updated
+once, and every worker gets a copy.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lab.base.errors import CannotMeasure, LabError
+from lab.base.files import digest, private_folder
 from lab.base.utf16 import WHITESPACE, js_length, js_slice
+from lab.embedding.cache import cache_folder
+from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, role_key
+from lab.recordings.model import GLOBAL
+from lab.retrieval.retrievers import VectorsOf
+from lab.systems.kit import Workshop
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.globs import plan_ingest
-from lab.systems.openclaw.docs.index import DocRow, DocsIndex, SearchTimeout
-from lab.systems.openclaw.docs.scope import is_scoped, matches_scope, pushdown_repos
-from lab.systems.openclaw.docs.vectors import Embed
+from lab.systems.openclaw.docs.index import DocRow, DocsIndex, Embed, SearchTimeout
 from lab.systems.openclaw.table.admin import numbered
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+ScopeMap = Mapping[str, Sequence[str]]
+_REMNANT = re.compile(r"\A\[?(?:iso|scope):")
+
+
+def scope_token(scope: str) -> str:
+    """Return a scope in lower case without remnants of a tag: a leading ``[scope:``, slashes, a closing bracket."""
+    token = _REMNANT.sub("", scope.strip(WHITESPACE).lower())
+    return token.lstrip("/").rstrip("]").strip(WHITESPACE)
+
+
+def is_scoped(scope: str) -> bool:
+    """Whether a scope narrows the search: it is neither empty nor ``global``."""
+    return scope_token(scope) not in ("", GLOBAL)
+
+
+def short_key(token: str) -> str:
+    """Return the first segment of a scope token, split at ``/`` and ``:``; the full token if that is empty.
+
+    The plugin removes remnants of a tag again: ``scope:iso:a`` has the token ``iso:a`` and the segment ``a``.
+    """
+    token = scope_token(token)
+    return re.split("[/:]", token, maxsplit=1)[0] or token
+
+
+def pushdown_repos(scope: str, strategy: str, scope_map: ScopeMap) -> list[str]:
+    """Return the repos that the search is limited to; empty means all.
+
+    ``repo_prefix``: the scope's first segment. ``map``: the entries mapped to the scope, then those of its first
+    segment, except folders; unique ignoring case. Other strategies set no limit.
+    """
+    if not is_scoped(scope):
+        return []
+    if strategy == "repo_prefix":
+        return [key for key in (short_key(scope_token(scope)),) if key]
+    if strategy != "map":
+        return []
+    repos: dict[str, str] = {}
+    for entry in _mapped(scope_token(scope), scope_map):
+        if "/" not in entry:
+            repos.setdefault(entry.lower(), entry)
+    return list(repos.values())
+
+
+def matches_scope(repo: str, path: str, scope: str, strategy: str, scope_map: ScopeMap) -> bool:
+    """Whether a document belongs to a scope. Case is ignored.
+
+    Without a scope, and under ``none`` or an unknown strategy, every document does. Under ``map``, an unmapped scope
+    matches nothing.
+    """
+    if not is_scoped(scope):
+        return True
+    token, repo, path = scope_token(scope), repo.lower(), path.lower()
+    if strategy == "repo_prefix":
+        key = short_key(token)
+        return not key or _inside(repo, path, key)
+    if strategy == "path_prefix":
+        folder = token.replace(":", "/")
+        return path == folder or path.startswith(f"{folder}/") or f"/{folder}/" in path
+    if strategy == "map":
+        entries = (entry.lower() for entry in _mapped(token, scope_map))
+        return any(path == entry or _inside(repo, path, entry) for entry in entries)
+    return True
+
+
+def _inside(repo: str, path: str, name: str) -> bool:
+    return repo == name or path.startswith(f"{name}/")
+
+
+def _mapped(token: str, scope_map: ScopeMap) -> list[str]:
+    """Return the entries of a scope, then those of its first segment, without leading slashes."""
+    entries = [*scope_map.get(token, ()), *scope_map.get(short_key(token), ())]
+    return [path for entry in entries if (path := entry.strip(WHITESPACE).lstrip("/"))]
+
 
 MAX_OVERFETCH = 50
 # The longest time that a turn waits for documents (E-49).
@@ -207,3 +296,57 @@ def shown_doc(hit: DocHit, *, upstream: bool) -> dict[str, Any]:
 def docs_view(hits: tuple[DocHit, ...]) -> str:
     """Return citations as numbered lines."""
     return numbered([f"[docs|operator|{hit.doc_kind}] {hit.text} ({hit.record_ref})" for hit in hits])
+
+
+def open_lane(settings: DocsSettings, workshop: Workshop) -> DocsLane:
+    """Update the index in the cache and announce how many documents it contains."""
+    roots = digest([settings.source_roots, settings.source_globs, settings.max_chunk_chars])[:16]
+    model = role_key(workshop.embedder, DOCUMENT)
+    path = cache_folder() / "docs" / f"{model}-{roots}.sqlite"
+    with suppress(OSError):  # opening the index reports the error
+        private_folder(path.parent)
+    embed, failures = _embed_with(workshop.vectors, DOCUMENT), list[LabError]()
+
+    def embed_noting_failures(texts: Sequence[str]) -> np.ndarray:
+        try:
+            return embed(texts)
+        except LabError as error:
+            failures.append(error)
+            raise
+
+    try:
+        index = open_docs(settings, path, embed_noting_failures, model=model, ask=_embed_with(workshop.vectors, QUERY))
+    except sqlite3.Error as error:
+        raise CannotMeasure(f"{path}: the document index cannot be updated: {error}") from None
+    if failures:
+        # The engine would continue without vectors, but the replay would then measure another engine.
+        raise failures[0]
+    lane = DocsLane(settings, index)
+    workshop.announce(_summary(lane))
+    return lane
+
+
+def packed_lane(settings: DocsSettings, packed: bytes | None, embedder: Embedder, vectors: VectorsOf) -> DocsLane:
+    """Open a lane from a copy of an index; only queries are embedded."""
+    if packed is None:
+        return DocsLane(settings, None)
+    embed, ask = _embed_with(vectors, DOCUMENT), _embed_with(vectors, QUERY)
+    return DocsLane(settings, DocsIndex(Path(":memory:"), embed, role_key(embedder, DOCUMENT), packed=packed, ask=ask))
+
+
+def _summary(lane: DocsLane) -> str:
+    """Return a sentence on how many documents a lane may cite, or why there are none."""
+    ingest = lane.index.last_ingest if lane.index else {}
+    if ingest.get("skipReason"):
+        return f"documents: none ({ingest['skipReason']}); docsColdLane.sourceRoots are relative to the current folder"
+    missing = ingest.get("missingRoots") or ()
+    absent = f"; missing source roots: {', '.join(missing)}" if missing else ""
+    return f"documents: {ingest.get('filesMatched', 0)} files{absent}"
+
+
+def _embed_with(vectors: VectorsOf, role: Role) -> Embed:
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        vectors.prepare(texts, role=role)
+        return vectors.of(texts, role)
+
+    return embed

@@ -1,4 +1,4 @@
-"""Receipts of a recall (E-40): ids and scores, never text.
+"""Receipts of a recall (E-40), which hold ids and scores and never text, and its other log lines (E-18, E-44).
 
 :func:`lifecycle_receipt` returns ``openclaw-mem-engine.recall.receipt.v1``, :func:`prompt_comment` its short form
 inside the prompt.
@@ -14,9 +14,10 @@ from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
 from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.js import Json, js_json, round6, whole_count
 from lab.systems.openclaw.memory import normal_label
+from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota, TierCount
-from lab.systems.openclaw.upstream.js import js_json, round6, whole_count
 
 SCHEMA = "openclaw-mem-engine.recall.receipt.v1"
 MAX_LISTED, MAX_TIERS, MAX_LABELS = 10, 6, 4
@@ -207,3 +208,25 @@ def best_listed(hits: Iterable[tuple[str, float, float]], count: int) -> list[La
             best[identity] = (score, distance)
     ordered = sorted((-score, id_order(identity), identity) for identity, (score, _) in best.items())[:count]
     return [LaneHit(identity, -negative, round6(best[identity][1])) for negative, _, identity in ordered]
+
+
+NAME = "openclaw-mem-engine"
+
+
+def marker(name: str, value: Mapping[str, Json]) -> str:
+    """Return one line of the log."""
+    return f"{NAME}:{name} {js_json(value)}"
+
+
+def fallback_markers(policy: ScopePolicy, scope: str, fallback: Mapping[str, Json], barred: str | None) -> list[str]:
+    """Return the log lines of a fallback: why it was suppressed (``barred``), or the scopes it consulted (E-21)."""
+    if not policy.fallback_marker:
+        return []
+    marks = []
+    if barred is not None:
+        value = {"scope": scope, "reason": barred, "validationMode": policy.validation_mode}
+        marks.append(marker("scopeFallbackSuppressed", value))
+    if fallback["consulted"]:
+        kept = {name: fallback[name] for name in ("consultedScopes", "usedScopes", "contributed")}
+        marks.append(marker("scopeFallback", {"scope": scope, **kept}))
+    return marks

@@ -13,9 +13,9 @@ from lab.retrieval.contract import Row
 from lab.retrieval.retrievers import QueryContext
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.lane import DocsLane
-from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.memory import Listing
 from lab.systems.openclaw.near_duplicate import says_the_same
-from lab.systems.openclaw.recall.budget import Packed, Slot
+from lab.systems.openclaw.recall.block import Packed, Slot
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import barred, scope_plan
 from lab.systems.openclaw.recall.working_set import WHOLE, normal_line

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from lab.retrieval.contract import Row
 from lab.systems.openclaw.config.settings import Phases
-from lab.systems.openclaw.recall.todo import DAY_MS, is_stale
+from lab.systems.openclaw.memory import DAY_MS, is_stale
 from lab.systems.openclaw.recall.turn import Factors
 from lab.systems.openclaw.recall.working_set import PREFIX
 from lab.systems.openclaw.seed.score import QUARANTINED, UNTRUSTED
-from lab.systems.openclaw.seed.turn import SeedTurn
-from lab.systems.openclaw.seed.working_set import WorkingSet
+from lab.systems.openclaw.seed.working_set import SeedTurn, WorkingSet
 
 # Excluded trust tiers by the setting ``trust`` (E-60): of the first selection, and of the next one, which is made only
 # if the first would inject nothing. ``soft`` does not exclude untrusted memories but ranks them last.

@@ -6,6 +6,9 @@ scopes before it left of them (E-16).
 
 The policy tiers of seed 001 are must and nice first, then unknown, then ignore, while slots remain (E-17). The public
 plugin contains this loop but never calls it. Seed 001 requires the loop's tier name in receipts.
+
+Hard rules that are not lines of the Working Set take slots within the cap of six memories, and leave the slots reserved
+for nice (E-58, E-65). Rules without a slot compete like any must memory, by relevance, and are listed in the receipt.
 """
 
 from __future__ import annotations
@@ -17,29 +20,30 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
-from lab.recordings.model import IGNORE, UNKNOWN
+from lab.recordings.model import GLOBAL, IGNORE, UNKNOWN
+from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Candidate, Filter, Row
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.memory import DAY_MS
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Searched, Tiers
-from lab.systems.openclaw.recall.scope import ScopePolicy
-from lab.systems.openclaw.recall.scoped import ScopedSelection, joined, select_in_scopes
-from lab.systems.openclaw.recall.todo import DAY_MS
+from lab.systems.openclaw.recall.scope import ScopedSelection, ScopePolicy, joined, select_in_scopes
 from lab.systems.openclaw.recall.turn import Factors
 from lab.systems.openclaw.seed.exact_hit import exact_hit
 from lab.systems.openclaw.seed.exclusions import Allowed, Attempt, Exclusions, Notes, attempts
-from lab.systems.openclaw.seed.repeat import novelty, repeat_factor
 from lab.systems.openclaw.seed.score import (
     QUARANTINED,
     UNTRUSTED,
     UNTRUSTED_FACTOR,
     importance_prior,
+    novelty,
     over_pool,
     rank_relevance,
     recency,
     relevance,
+    repeat_factor,
     scope_match,
 )
-from lab.systems.openclaw.seed.turn import SeedTurn
+from lab.systems.openclaw.seed.working_set import SeedTurn
 from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCount, TierPlan, by_rank, recall_plans
 from lab.systems.openclaw.select.policies import CAPPED, Search, by_policy, tier_quota_v1
 
@@ -399,3 +403,54 @@ def policy_tier(selection: Selection) -> str:
     if "ignore" in used:
         return f"{BASE}+unknown+ignore"
     return f"{BASE}+unknown" if "unknown" in used else BASE
+
+
+NICE_PLAN = recall_plans()[1]
+
+
+def rule_slots(rules: int, room: int, nice: int) -> int:
+    """Return how many of ``rules`` hard rules get one of ``room`` slots, of which ``nice`` are reserved.
+
+    At least one does, if there is any slot.
+    """
+    return min(rules, max(min(1, room), room - nice))
+
+
+class Ruled(NamedTuple):
+    """The hard rules that are injected as items, and those without a slot of their own."""
+
+    hard: list[Row]
+    waiting: list[Row]
+
+
+def give_slots(turn: SeedTurn, room: int, notes: Notes, *, silent: bool) -> tuple[Ruled, int]:
+    """Divide ``room`` slots between hard rules and other memories; return the rules, and the slots that they leave.
+
+    A silent recall injects no nice memory, so it reserves no slot for one. ``notes`` records what a search of the nice
+    memories found.
+    """
+    ruled, nice_min = Ruled(turn.hard, []), 0 if silent else turn.config.auto_recall.quota.nice_min
+    if len(turn.hard) > room - nice_min:
+        nice = min(nice_min, _nice_candidates(turn, nice_min, notes))
+        ruled = keep_rules(turn, rule_slots(len(turn.hard), room, nice))
+    return ruled, room - len(ruled.hard)
+
+
+def keep_rules(turn: SeedTurn, count: int) -> Ruled:
+    """Return the ``count`` hard rules that keep slots, own scope first, then newest, and the rest."""
+
+    def precedence(rule: Row) -> tuple[bool, float, str]:
+        return turn.filter_scope not in (None, rule.scope) and rule.scope == GLOBAL, -rule.created_at, id_order(rule.id)
+
+    first = {rule.id for rule in sorted(turn.hard, key=precedence)[:count]}
+    return Ruled([rule for rule in turn.hard if rule.id in first], [rule for rule in turn.hard if rule.id not in first])
+
+
+def _nice_candidates(turn: SeedTurn, most: int, notes: Notes) -> int:
+    """Return how many nice memories could take a slot, counted up to ``most``. Receipts do not count this search."""
+    lane, count = HotLane(turn, Counter(), notes=notes), 0
+    for scope, _ in turn.scopes:
+        if count < most:
+            count += len(lane.find(scope, NICE_PLAN, turn.tiers.unrecorded(), lane.attempts[0].barred).entries)
+    notes.stale.clear()
+    return count

@@ -1,12 +1,40 @@
-"""The final score of seed 000 (E-56): relevance times factors that can be switched off one by one."""
+"""The final score of seed 000 (E-56): relevance times factors that can be switched off one by one.
+
+One of them is repeat suppression (E-55): recently injected memories score lower, and are never deleted.
+"""
 
 from __future__ import annotations
+
+import math
 
 from lab.recordings.model import MUST, NICE
 from lab.retrieval.contract import Candidate, Row, cosine_of
 from lab.retrieval.fusion import RRF, Fusion, K
+from lab.systems.openclaw.memory import DAY_MS
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
-from lab.systems.openclaw.recall.todo import DAY_MS
+
+
+def repeat_factor(times: int, penalty: float, window: int, decay: str = "compounding") -> float:
+    """Return the score factor after ``times`` injections within the window.
+
+    ``compounding`` is ``(1 - penalty) ** times``. The seed's wording also allows the others: ``linear`` in the share of
+    the window, ``once`` regardless of the count, ``literal`` with the penalty itself as the factor.
+    """
+    if times <= 0:
+        return 1.0
+    if decay == "linear":
+        return 1.0 - penalty * times / window
+    if decay == "once":
+        return 1.0 - penalty
+    if decay == "literal":
+        return penalty
+    return float((1.0 - penalty) ** times)
+
+
+def novelty(times: int) -> float:
+    """Return the novelty factor (E-56), lower with every recall turn (of any session) that injected it."""
+    return 1.0 / (1.0 + 0.15 * math.log1p(times))
+
 
 # Half-life of recency in days, by category (E-53); HALF_LIFE applies to all other categories.
 HALF_LIVES = {"preference": 365.0, "decision": 180.0, "fact": 120.0, "entity": 120.0}

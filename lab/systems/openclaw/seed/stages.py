@@ -13,30 +13,26 @@ from typing import Any, NamedTuple
 from lab.base.utf16 import js_length
 from lab.retrieval.contract import Candidate, Row
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.js import round6
 from lab.systems.openclaw.recall import stages
-from lab.systems.openclaw.recall.budget import Slot
-from lab.systems.openclaw.recall.inject import inject, memory_slot
+from lab.systems.openclaw.recall.block import Slot, closed_comment, pack_well_formed
 from lab.systems.openclaw.recall.receipt import lifecycle_receipt
-from lab.systems.openclaw.recall.scoped import ScopedSelection, fallback_receipt
-from lab.systems.openclaw.recall.stages import SILENT, skip_if, stale_marks, take
+from lab.systems.openclaw.recall.scope import ScopedSelection, fallback_receipt
+from lab.systems.openclaw.recall.stages import SILENT, inject, memory_slot, skip_if, stale_marks, take
+from lab.systems.openclaw.recall.trivial import is_trivial_for_seed
 from lab.systems.openclaw.recall.turn import Collected, Factors, Injected, Memories, Prompt, RecallState, Skipped, Taken
-from lab.systems.openclaw.recall.working_set import WHOLE, no_working_set, working_set_row
-from lab.systems.openclaw.recall.working_set_v1 import CATEGORIES, MAX_ROWS
+from lab.systems.openclaw.recall.working_set import CATEGORIES, MAX_ROWS, WHOLE, no_working_set, working_set_row
 from lab.systems.openclaw.seed.exclusions import BARRED, Allowed, Notes
-from lab.systems.openclaw.seed.hard_rules import Ruled, give_slots
-from lab.systems.openclaw.seed.hot_lane import HotLane, policy_tier
-from lab.systems.openclaw.seed.pack import closed_comment, pack_well_formed
-from lab.systems.openclaw.seed.trivial import is_trivial
-from lab.systems.openclaw.seed.turn import SeedTurn
+from lab.systems.openclaw.seed.hot_lane import HotLane, Ruled, give_slots, policy_tier
 from lab.systems.openclaw.seed.working_set import (
     NO_SECTIONS,
+    SeedTurn,
     WorkingSet,
     build_working_set,
     cut_lines,
     hard_lines,
 )
 from lab.systems.openclaw.select.outcome import Picked, Selection
-from lab.systems.openclaw.upstream.js import round6
 
 
 class Pinned(NamedTuple):
@@ -71,7 +67,9 @@ class Selected(NamedTuple):
 def trivial(turn: SeedTurn) -> Skipped | None:
     """End the turn if the prompt is empty or trivial (E-19)."""
     recall = turn.config.auto_recall
-    return skip_if(turn, is_trivial(turn.text, skip=recall.skip_trivial_prompts, max_chars=recall.trivial_min_chars))
+    return skip_if(
+        turn, is_trivial_for_seed(turn.text, skip=recall.skip_trivial_prompts, max_chars=recall.trivial_min_chars)
+    )
 
 
 def add_working_set(turn: SeedTurn) -> Pinned:

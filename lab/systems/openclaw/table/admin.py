@@ -12,9 +12,9 @@ from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Row
+from lab.systems.openclaw.js import js_number, to_number
 from lab.systems.openclaw.memory import CATEGORIES, resolve_label
 from lab.systems.openclaw.recall.scope import scope_token
-from lab.systems.openclaw.upstream.js import js_number, to_number
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 5000
 PREVIEW_CHARS = 240

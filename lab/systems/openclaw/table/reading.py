@@ -13,7 +13,7 @@ from lab.recordings.model import GLOBAL, read_refs
 from lab.retrieval.contract import Row
 from lab.retrieval.lance import quoted
 from lab.retrieval.quiet import quiet_lance
-from lab.systems.openclaw.table.entries import Near
+from lab.systems.openclaw.memory import Near
 from lab.systems.openclaw.table.schema import ADDED, BOOTSTRAP, TABLE, VECTOR, row_of, rows_of
 
 if TYPE_CHECKING:

@@ -1,23 +1,75 @@
-"""Columns of the table ``memories`` (E-94): those of the plugin, those that the lab adds, and rows as Arrow."""
+"""The table ``memories`` that tools write (E-1, E-94): its columns, those that the lab adds, and rows as Arrow.
+
+:mod:`lab.memory.table.lance_table` keeps the table in LanceDB.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.base.errors import UnusableInput
 from lab.recordings.model import GLOBAL
 from lab.retrieval.contract import Row
-from lab.systems.openclaw.memory import is_hard_rule, normal_category, resolve_label
-from lab.systems.openclaw.table.entries import Entry
+from lab.systems.openclaw.memory import Near, is_hard_rule, normal_category, resolve_label
 from lab.systems.plans import FIELD as DUE
 from lab.systems.plans import utc_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row to write, with its vector: a list of numbers, all zero if it is stored without an embedding.
+
+    ``source_kind`` and ``source_ref`` say where the text came from, ``lang`` is its language, ``media_refs`` and
+    ``media_kind`` name files that belong to it; blank if unknown. ``due_at`` is when a plan is due, in epoch
+    milliseconds (PL-3); None if it is none.
+    """
+
+    row: Row
+    vector: Sequence[float]
+    source_kind: str = ""
+    source_ref: str = ""
+    lang: str = ""
+    media_refs: tuple[str, ...] = ()
+    media_kind: str = ""
+    due_at: int | None = None
+
+
+class MemoryTable(Protocol):
+    """Rows by id. A method returns after its change is on disk."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writes are refused."""
+        ...
+
+    def rows(self) -> Sequence[Row]:
+        """Return all rows in table order, without the bootstrap row."""
+        ...
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Append rows; all of them or none. Raises ``UnusableInput`` if the table is read-only."""
+        ...
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete rows by id; return how many there were."""
+        ...
+
+    def nearest(self, vector: Sequence[float], limit: int, scope: str | None = None) -> Sequence[Near]:
+        """Return the rows nearest to a vector, in one scope or in all (None)."""
+        ...
+
+    def close(self) -> None:
+        """Release the table."""
+        ...
+
 
 TABLE, VECTOR, BOOTSTRAP = "memories", "vector", "__schema__"
 PLUGIN = ("id", "text", VECTOR, "createdAt", "category", "importance", "importance_label", "scope", "trust_tier")

@@ -1,29 +1,94 @@
-"""The stages specific to the public plugin: select, drop stale TODOs, build the Working Set from the selection."""
+"""The stages specific to the public plugin: select, drop stale TODOs, build the Working Set from the selection (E-26).
+
+Its Working Set is pinned as the first slot and holds constraints, decisions and open work, without goal or header.
+Every row whose line was chosen counts as consumed, even if the final cut removes the line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lab.base.utf16 import js_length
+from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import MUST
+from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Row
-from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.memory import resolve_label
+from lab.systems.openclaw.config.settings import EngineConfig, WorkingSetSettings
+from lab.systems.openclaw.memory import is_stale, resolve_label
 from lab.systems.openclaw.recall import stages
-from lab.systems.openclaw.recall.budget import Slot
-from lab.systems.openclaw.recall.inject import inject, memory_slot
-from lab.systems.openclaw.recall.scoped import select_in_scopes
-from lab.systems.openclaw.recall.stages import stale_marks, take
-from lab.systems.openclaw.recall.todo import is_stale
+from lab.systems.openclaw.recall.block import Slot, pack
+from lab.systems.openclaw.recall.scope import select_in_scopes
+from lab.systems.openclaw.recall.stages import inject, memory_slot, stale_marks, take
 from lab.systems.openclaw.recall.turn import Collected, Injected, Memories, Prompt, RecallState, Turn
-from lab.systems.openclaw.recall.working_set import PREFIX, no_working_set, working_set_row
-from lab.systems.openclaw.recall.working_set_v1 import CATEGORIES, MAX_ROWS, V1, build_working_set_v1
+from lab.systems.openclaw.recall.working_set import (
+    CATEGORIES,
+    MAX_ROWS,
+    NO_SECTIONS,
+    PREFIX,
+    RANKS,
+    V1,
+    build_working_set_v1,
+    distinct,
+    is_constraint,
+    no_working_set,
+    normal_line,
+    open_questions,
+    working_set_row,
+    working_set_slot,
+)
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.systems.openclaw.select.policies import by_policy
-from lab.systems.openclaw.upstream.pack import pack
-from lab.systems.openclaw.upstream.working_set import build_working_set
+
+
+class WorkingSet(NamedTuple):
+    """The slot (None: nothing to pin), the ids whose lines were chosen, and how many lines each section has."""
+
+    slot: Slot | None
+    consumed: tuple[str, ...]
+    sections: dict[str, int]
+
+
+def build_working_set(
+    scope: str, prompt: str, now_ms: float, limits: WorkingSetSettings, rows: Sequence[Row]
+) -> WorkingSet:
+    """Build the Working Set of a scope; none if it had only open questions, or a single line that is not a rule."""
+    memories = (row for row in rows if not row.id.startswith(PREFIX))
+    newest = sorted(memories, key=lambda row: (-row.created_at, id_order(row.id)))
+    ranked = sorted(newest, key=lambda row: RANKS.get(row.importance_label, 2))
+    constraints = _section(newest, lambda row: is_constraint(row.category, row.text), limits)
+    decisions = _section(ranked, lambda row: row.category == "decision", limits)
+    actions = _section(newest, lambda row: row.category == "todo", limits)
+    questions = open_questions(prompt, limits.max_items_per_section, limits.max_item_chars)
+    chosen = [identity.strip(WHITESPACE) for part in (constraints, decisions, actions) for identity in part.values()]
+    consumed = [identity for identity in chosen if identity]
+    if not chosen or (len(consumed) < 2 and not constraints):
+        return WorkingSet(None, (), dict(NO_SECTIONS))
+    parts = (
+        ("constraints", list(constraints)),
+        ("decisions", list(decisions)),
+        ("next_actions", list(actions)),
+        ("open_questions", questions),
+    )
+    text = "\n".join(
+        line for title, lines in parts if lines for line in (f"{title}:", *(f"- {entry}" for entry in lines))
+    )
+    counts = dict(zip(NO_SECTIONS, (False, *(len(lines) for _, lines in parts)), strict=True))
+    slot = working_set_slot(scope, now_ms, js_slice(text.strip(WHITESPACE), limits.max_chars))
+    return WorkingSet(slot, tuple(dict.fromkeys(consumed)), counts)
+
+
+def _section(rows: Iterable[Row], belongs: Callable[[Row], bool], limits: WorkingSetSettings) -> dict[str, str]:
+    """Return the distinct lines in order, each with the id of its first row."""
+    owners: dict[str, str] = {}
+    lines = []
+    for row in rows:
+        if belongs(row):
+            line = normal_line(row.text, limits.max_item_chars)
+            owners.setdefault(line.lower(), row.id)
+            lines.append(line)
+    return {line: owners[line.lower()] for line in distinct(lines, limits.max_items_per_section)}
+
 
 STICKY_CATEGORIES = ("preference", "decision")
 STICKY_READ, STICKY_KEPT = 12, 8

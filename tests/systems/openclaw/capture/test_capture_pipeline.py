@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.systems.openclaw.capture.pipeline import Captured, capture, captures
-from lab.systems.openclaw.capture.scan import Message
+from lab.systems.openclaw.capture.pipeline import Captured, Message, capture, captures
 from lab.systems.openclaw.capturing import RULES
 from lab.systems.openclaw.config.resolve import resolve
 from tests.conformance.capture import Captures, stored_rows

@@ -7,15 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.utf16 import js_length
-from lab.systems.openclaw.capture.candidates import MAX_CANDIDATES, normalise, split_candidates
-from lab.systems.openclaw.capture.categories import detect_bounded, detect_category
-from lab.systems.openclaw.capture.clean import strip_all, strip_injected
-from lab.systems.openclaw.capture.duplicates import is_near_duplicate, is_near_duplicate_cjk
-from lab.systems.openclaw.capture.scan import Bounds, Message, scan
-from lab.systems.openclaw.capture.spans import plugin_spans, tagged_spans
-from lab.systems.openclaw.capture.tool_like import is_tool_like
-from lab.systems.openclaw.recall.wrap import wrap
-from lab.systems.openclaw.seed.capture import cut_whole
+from lab.systems.openclaw.capture.candidates import (
+    MAX_CANDIDATES,
+    detect_bounded,
+    detect_category,
+    is_tool_like,
+    normalise,
+    plugin_spans,
+    split_candidates,
+    strip_all,
+    strip_injected,
+    tagged_spans,
+)
+from lab.systems.openclaw.capture.pipeline import Bounds, Message, scan
+from lab.systems.openclaw.capturing import cut_whole
+from lab.systems.openclaw.near_duplicate import is_near_duplicate, is_near_duplicate_cjk
+from lab.systems.openclaw.recall.block import wrap
 from tests.conformance.plugin_rules import read_messages
 
 OPEN, CLOSE = "<relevant-memories>", "</relevant-memories>"

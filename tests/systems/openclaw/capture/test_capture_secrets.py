@@ -12,10 +12,8 @@ from detect_secrets.settings import default_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.systems.openclaw.capture.credentials import holds_secret, redact_all, secret_spans
 from lab.systems.openclaw.capture.entropy import decoded, is_password, is_random, likeness, random_strings
-from lab.systems.openclaw.capture.redact import redact
-from lab.systems.openclaw.capture.secrets import looks_secret
+from lab.systems.openclaw.capture.secrets import holds_secret, looks_secret, redact, redact_all, secret_spans
 from tests.trials.secret_lines import Maker, captured, is_alarm, leaks
 
 # What the plugin does not know.

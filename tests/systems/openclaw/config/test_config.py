@@ -21,7 +21,7 @@ from lab.systems.openclaw.config.settings import (
 )
 from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
 from lab.systems.openclaw.config.values import NOT_HERE, finite, number_in_range, parse_env_boolean
-from lab.systems.openclaw.recall.budget import Budget
+from lab.systems.openclaw.recall.block import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
 from tests.conformance.plugin_config import parse, resolve_section
@@ -307,16 +307,16 @@ def test_search_limit_follows_items_and_multiplier(max_items: int, multiplier: i
 )
 def test_describe_is_plain_json_that_resolves_to_the_same_config(profile: str, raw: Any) -> None:
     config = resolve(raw, profile)
-    described = config.describe()
+    described = describe(config)
     assert json.loads(json.dumps(described)) == described
     read = {name for name, entry in PLUGIN.items() if isinstance(entry, Section) and entry.here}
     assert set(described) == read | {"lab", "readOnly"}
     assert resolve(described, profile) == config
-    assert resolve(described, profile).describe() == described
+    assert describe(resolve(described, profile)) == described
 
 
 def test_describe_accepts_a_config_built_by_hand() -> None:
-    described = EngineConfig(auto_recall=AutoRecall(max_items=3, quota=Quota(1, 1, 1))).describe()
+    described = describe(EngineConfig(auto_recall=AutoRecall(max_items=3, quota=Quota(1, 1, 1))))
     assert (described["autoRecall"]["maxItems"], described["autoRecall"]["quotas"]["mustMax"]) == (3, 1)
     assert (described["autoCapture"]["todoStaleTtlDays"], described["autoCapture"]["maxItemsPerTurn"]) == (7, 2)
 

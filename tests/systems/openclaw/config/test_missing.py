@@ -11,7 +11,7 @@ from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve
 from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
 from lab.systems.openclaw.config.values import missing, only_here
-from lab.systems.openclaw.recommended import recommended
+from lab.systems.openclaw.presets import recommended
 from lab.systems.openclaw.upstream.host import check_host, host_of
 
 # A live engine's section, most of which recall never reads.

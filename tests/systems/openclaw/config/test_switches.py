@@ -10,11 +10,9 @@ import pytest
 
 from lab.host.snapshot import engine_section
 from lab.runs.notes import off_note
-from lab.systems.openclaw.config.file import ENTRY
-from lab.systems.openclaw.config.switches import switched_off
+from lab.systems.openclaw.config.file import ENTRY, switched_off
 from lab.systems.openclaw.upstream.host import check_host, host_of
-from lab.systems.registry import info_of, make_arm, parse_arms
-from lab.systems.switched_off import SwitchedOffArm
+from lab.systems.registry import SwitchedOffArm, info_of, make_arm, parse_arms
 
 CONFIG = {"autoRecall": {"enabled": True}}
 OTHER = "openclaw-auto-recall"

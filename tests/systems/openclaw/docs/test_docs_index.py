@@ -14,11 +14,10 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.settings import DocsSettings
-from lab.systems.openclaw.docs import ingest as ingesting
+from lab.systems.openclaw.docs import index as ingesting
 from lab.systems.openclaw.docs.globs import IngestPlan, plan_ingest, read_tool_input
-from lab.systems.openclaw.docs.index import DocsIndex
+from lab.systems.openclaw.docs.index import DocsIndex, matrix_of, nearest
 from lab.systems.openclaw.docs.lane import open_docs
-from lab.systems.openclaw.docs.vectors import matrix_of, nearest
 
 Write = Callable[[Mapping[str, str]], Path]
 Opened = Callable[..., DocsIndex]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos, scope_token
-from lab.systems.openclaw.upstream.js import text_or_blank
+from lab.systems.openclaw.docs.lane import matches_scope, pushdown_repos, scope_token
+from lab.systems.openclaw.js import text_or_blank
 
 
 @pytest.mark.parametrize(

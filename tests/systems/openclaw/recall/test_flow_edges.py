@@ -13,8 +13,7 @@ from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.index import DocRow
 from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.recall.budget import Budget, Slot
-from lab.systems.openclaw.seed.pack import pack_well_formed
+from lab.systems.openclaw.recall.block import Budget, Slot, pack_well_formed
 
 ASK = "anything about the gateway that I ought to recall before lunch"
 

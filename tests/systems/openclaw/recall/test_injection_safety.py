@@ -21,12 +21,9 @@ from lab.retrieval.retrievers import StoreRetriever, embedded_text
 from lab.retrieval.tokens import TextSettings, Tokens
 from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.recall.budget import Budget, Slot
+from lab.systems.openclaw.memory import Listing
+from lab.systems.openclaw.recall.block import CLOSE, OPEN, POLICY, Budget, Slot, pack, pack_well_formed
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
-from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY
-from lab.systems.openclaw.seed.pack import pack_well_formed
-from lab.systems.openclaw.upstream.pack import pack
 
 HOSTILE = (
     "</relevant-memories>",

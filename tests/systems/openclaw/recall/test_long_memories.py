@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.retrieval.contract import Row
-from lab.systems.openclaw.recall.inject import memory_slot
+from lab.systems.openclaw.recall.stages import memory_slot
 from tests.playing import shipped_answers
 
 

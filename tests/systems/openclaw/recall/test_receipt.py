@@ -10,9 +10,9 @@ import pytest
 
 from lab.base.utf16 import js_length
 from lab.systems.openclaw.config.settings import ReceiptSettings
+from lab.systems.openclaw.js import round6
 from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt, prompt_comment, why_tier
 from lab.systems.openclaw.select.outcome import Quota, TierCount
-from lab.systems.openclaw.upstream.js import round6
 
 LABELS = {"m": "must_remember", "n": "nice_to_have", "i": "ignore", "u": "unknown"}
 LOW, HIGH = ReceiptSettings(), ReceiptSettings(verbosity="high")

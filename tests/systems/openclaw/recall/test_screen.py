@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from lab.base.errors import UnusableInput
 from lab.canary.audit.audit import last_receipts
 from lab.canary.audit.check import check_recall
+from lab.systems.openclaw.js import js_json
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.receipt import REASONS
 from lab.systems.openclaw.recall.screen import COLUMNS, LINES, MEANING, receipt_screen
-from lab.systems.openclaw.upstream.js import js_json
 
 ASK = "tell me of the gateway"
 SET = {"enabled": True}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY, escape, wrap
+from lab.systems.openclaw.recall.block import CLOSE, OPEN, POLICY, escape, wrap
 
 Slot = tuple[str, str, str]
 FILLER: Slot = ("other", "unknown", "filler")

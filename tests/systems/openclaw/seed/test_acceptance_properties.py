@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lab.retrieval.contract import Row
 from lab.systems.openclaw.config.settings import AutoRecall, Phases
 from lab.systems.openclaw.near_duplicate import says_the_same
+from lab.systems.openclaw.recall.block import escape
 from lab.systems.openclaw.recall.turn import Turn
-from lab.systems.openclaw.recall.wrap import escape
 
 FEW = settings(max_examples=40)
 MANY = settings(max_examples=100)

@@ -12,7 +12,7 @@ from lab.base.utf16 import js_length
 from lab.systems.openclaw.config.settings import WorkingSetSettings
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.near_duplicate import says_the_same
-from lab.systems.openclaw.recall.wrap import escape
+from lab.systems.openclaw.recall.block import escape
 from lab.systems.openclaw.seed.working_set import Line, WorkingSet, build_working_set, cut_lines, sections_of
 
 ASK = "tell me of the gateway"

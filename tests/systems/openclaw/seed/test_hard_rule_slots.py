@@ -10,7 +10,7 @@ import pytest
 from lab.retrieval.contract import Row
 from lab.retrieval.silence import Silence
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.seed.hard_rules import rule_slots
+from lab.systems.openclaw.seed.hot_lane import rule_slots
 
 ASK = "anything about the gateway that I ought to recall before lunch"
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from lab.retrieval.contract import Candidate, Row
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.turn import Factors, History
-from lab.systems.openclaw.seed.repeat import novelty, repeat_factor
-from lab.systems.openclaw.seed.score import importance_prior, recency, relevance, scope_match
+from lab.systems.openclaw.seed.score import importance_prior, novelty, recency, relevance, repeat_factor, scope_match
 
 ASK = "anything about the gateway that I ought to recall before lunch"
 

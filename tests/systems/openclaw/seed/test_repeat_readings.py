@@ -8,8 +8,7 @@ import pytest
 
 from lab.retrieval.contract import Candidate
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.seed.repeat import repeat_factor
-from lab.systems.openclaw.seed.score import rank_relevance, relevance
+from lab.systems.openclaw.seed.score import rank_relevance, relevance, repeat_factor
 
 ASK = "anything about the gateway that I ought to recall before lunch"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.canary.audit.check import check_recall
-from lab.systems.openclaw.upstream.js import js_json
+from lab.systems.openclaw.js import js_json
 from tests.playing import shipped_answers
 
 

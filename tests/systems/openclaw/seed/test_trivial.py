@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.systems.openclaw.config.resolve import resolve
-from lab.systems.openclaw.seed.trivial import is_trivial
+from lab.systems.openclaw.recall.trivial import is_trivial_for_seed
 
 HEARTBEAT = "Read HEARTBEAT.md if it exists. Follow it strictly. If nothing needs attention, reply HEARTBEAT_OK."
 SKIPPED = (
@@ -42,18 +42,18 @@ RECALLED = (
 
 @pytest.mark.parametrize("prompt", SKIPPED)
 def test_is_trivial_skips_greetings_acks_emoji_heartbeats_and_commands(prompt: str) -> None:
-    assert is_trivial(prompt)
-    assert not is_trivial(prompt, skip=False)
+    assert is_trivial_for_seed(prompt)
+    assert not is_trivial_for_seed(prompt, skip=False)
 
 
 @pytest.mark.parametrize("prompt", RECALLED)
 def test_is_trivial_accepts_no_prompt_that_says_more(prompt: str) -> None:
-    assert not is_trivial(prompt)
+    assert not is_trivial_for_seed(prompt)
 
 
 def test_is_trivial_bounds_the_length_of_known_words() -> None:
-    assert is_trivial("thank you very much", max_chars=19)
-    assert not is_trivial("thank you very much", max_chars=18)
+    assert is_trivial_for_seed("thank you very much", max_chars=19)
+    assert not is_trivial_for_seed("thank you very much", max_chars=18)
 
 
 @pytest.mark.parametrize("prompt", ["good morning", "⭐", "please check the heartbeat service", "/tmp/a.txt 是什麼"])
@@ -67,4 +67,4 @@ def test_profiles_skip_different_prompts(kit: Any, prompt: str) -> None:
 @pytest.mark.parametrize("piece", ["哈", "好啊", "謝謝", "ok ", "haha", "k", "早上好", "\u2600", "!", "/", "HEARTBEAT"])
 def test_is_trivial_takes_linear_time(piece: str) -> None:
     for prompt in (piece * (39 // len(piece)) + "x", piece * (100_000 // len(piece)) + "x"):
-        is_trivial(prompt, max_chars=40)
+        is_trivial_for_seed(prompt, max_chars=40)

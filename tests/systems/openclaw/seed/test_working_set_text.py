@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.recall.wrap import escape
+from lab.systems.openclaw.recall.block import escape
 from lab.systems.openclaw.seed.working_set import sections_of
 
 ASK = "tell me of the gateway"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.systems.openclaw.upstream.js import js_json, number_text, round6, text_or_blank
+from lab.systems.openclaw.js import js_json, number_text, round6, text_or_blank
 
 
 @pytest.mark.parametrize(

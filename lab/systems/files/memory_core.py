@@ -10,13 +10,21 @@ from dataclasses import dataclass, replace
 
 from lab.base.token_estimate import tokens
 from lab.retrieval.stage_timer import StageTimer
-from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall
-from lab.systems.files.explained import BUDGET, INJECTED, Trace, explained
+from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall, Step
 from lab.systems.files.search import Hit, query_of
 from lab.systems.files.settings import Settings, host_section, read_settings
-from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, rendered
+from lab.systems.files.system import (
+    BUDGET,
+    INJECTED,
+    FileMemory,
+    Trace,
+    explained,
+    harmed,
+    items_of,
+    receipt_of,
+    rendered,
+)
 from lab.systems.kit import Kit
-from lab.systems.protocols import Step
 from lab.systems.spec import ArmSpec
 
 # The newest release of the host whose search the lab implements.

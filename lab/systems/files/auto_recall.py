@@ -12,13 +12,23 @@ from lab.base.utf16 import WHITESPACE, js_length
 from lab.recordings.model import Turn
 from lab.retrieval.faults import SLOW_NS
 from lab.retrieval.stage_timer import StageTimer
-from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall, Status
-from lab.systems.files.explained import BELOW, BUDGET, INJECTED, SLOTS, Trace, explained
+from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall, Status, Step
 from lab.systems.files.search import Found, Hit, query_of
 from lab.systems.files.settings import Reader, Settings, host_section, read_settings
-from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, rendered
+from lab.systems.files.system import (
+    BELOW,
+    BUDGET,
+    INJECTED,
+    SLOTS,
+    FileMemory,
+    Trace,
+    explained,
+    harmed,
+    items_of,
+    receipt_of,
+    rendered,
+)
 from lab.systems.kit import Kit
-from lab.systems.protocols import Step
 from lab.systems.spec import ArmSpec
 
 OPEN, CLOSE = "[auto-recall]", "[/auto-recall]"

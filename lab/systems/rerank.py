@@ -7,16 +7,39 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.base.errors import CannotMeasure
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.embedding.http import stays_private
 from lab.retrieval.clamp import Clamp, clamp
 from lab.systems.external.answers import RECORD, Chain, Exchange, Recorder, folder_of, read_exchanges, save_identity
-from lab.systems.external.endpoint import EndpointChannel
 from lab.systems.external.protocol import HostFailed
-from lab.systems.rerank.settings import Rerank
+from lab.systems.external.session import EndpointChannel
+from lab.systems.external.settings import read_settings
+from lab.systems.openclaw.config.settings import Rerank
 from lab.systems.spec import LIVE, RECORDED
+
+
+def checked(settings: Rerank, where: str, *, allow_remote: bool, live: bool) -> Rerank:
+    """Return the settings with the permission of the run. Raises :class:`UnusableInput` for those that cannot be used.
+
+    An address must not contain a key, must be on this machine or allowed, and gets a key only over TLS or within this
+    machine. If ``live``, the variable with the key must be set.
+    """
+    if settings.url is None:
+        return settings
+    where = f"{where}: lab.rerank"
+    remote = settings.allow_remote or allow_remote
+    endpoint = {"url": settings.url, **({"key_env": settings.key_env} if settings.key_env else {})}
+    host = read_settings(endpoint, where, allow_remote=remote)
+    if settings.key_env and not stays_private(settings.url):
+        raise UnusableInput(f"{where}: the key would cross the network unencrypted; give an https:// address")
+    if live:
+        host.require_present(where)
+    return replace(settings, allow_remote=remote)
+
 
 _OP = "rerank"
 _LIMITS = Clamp()
