@@ -158,8 +158,8 @@ class Run:
     def _figures(self) -> Figures:
         from lab.compare.paired import compare_arms
         from lab.measures.score import score_run, summarise
+        from lab.report.comparison import choose_pair
         from lab.report.drawings import drawings
-        from lab.report.pair import choose_pair
         from lab.runs.scores import read_gold
 
         baseline, candidate = choose_pair(self.directory, None, None)
@@ -190,7 +190,7 @@ class Compared:
         """The primary measures with their intervals."""
         from lab.report.comparison import shown, worse
         from lab.report.drawings import CAPTIONS
-        from lab.report.figures_forest import forest_chart
+        from lab.report.figures_arms import forest_chart
 
         arms = self.comparison.baseline, self.comparison.candidate
         chart = forest_chart(shown(self.comparison), *arms, beyond=worse(self.comparison))

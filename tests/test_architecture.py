@@ -157,3 +157,24 @@ def test_command_lists_are_not_truncated_at_80_columns() -> None:
         room = 72 - max(map(len, visible))
         lines = {name: command.get_short_help_str(room) for name, command in visible.items()}
         assert {name: line for name, line in lines.items() if not line or line.endswith("...")} == {}
+
+
+def _runtime_imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the modules that a tree imports when it runs; a block for type checkers alone is left out."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        yield from _runtime_imports(node)
+
+
+def test_only_the_slides_import_matplotlib() -> None:
+    users = [
+        path.relative_to(ROOT).as_posix()
+        for path in MODULES
+        if any(name.split(".")[0] == "matplotlib" for name in _runtime_imports(ast.parse(path.read_text("utf-8"))))
+    ]
+    assert users == ["lab/report/slides.py"]

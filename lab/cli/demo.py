@@ -61,7 +61,9 @@ def demo(
     from lab.runs.notes import trial
     from lab.runs.request import ReplayRequest
     from lab.runs.scores import read_gold
-    from lab.studies.saturation import FILE, saturation, write_points
+    from lab.runs.tables import write_points
+    from lab.studies.points import SATURATION, SaturationPoint
+    from lab.studies.saturation import saturation
 
     out = out or Path("reports/demo-all" if everything else "reports/demo")
     recordings, golden = shipped("datasets", "operators"), shipped("golden", "operators")
@@ -76,11 +78,11 @@ def demo(
         summary = summarise(scores, read_gold(run), run.arms)
         comparison = compare_arms(run, BASELINE, CANDIDATE, scores=scores)
     with _step("saturation", took):
-        if not (run.path / FILE).exists():
+        if not (run.path / SATURATION).exists():
             points = saturation(
                 recordings, "lab", golden=golden, seeds=3, jobs=jobs, scope="recorded", conversation=chosen
             )
-            write_points(points, run.path / FILE)
+            write_points(SaturationPoint, points, run.path / SATURATION)
     with _step("gate", took):
         verdict = judge(read_policy(POLICY), run)
         write_verdict(verdict, run.path)

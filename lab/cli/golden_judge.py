@@ -88,7 +88,7 @@ def judge(
 def _serve(desk: Desk, port: int) -> None:
     """Serve the page until Ctrl-C."""
     from lab.cli.judge_browser import JudgePage, make_app, new_secret
-    from lab.view.serve import LOOPBACK, listen, serve
+    from lab.view.app import LOOPBACK, listen, serve
 
     secret = new_secret()
     with listen(port) as sock:

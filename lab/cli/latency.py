@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.cli.latency_tables import emit_latency
+from lab.base.formatting import milliseconds
+from lab.cli import options
 from lab.cli.options import LABELLED, takes_replay_options
-from lab.cli.output import Json, announce, emit_folded, emit_json
+from lab.cli.output import Json, announce
+from lab.cli.study import finish
+from lab.report.study import Part, Study
 
 if TYPE_CHECKING:
     from lab.runs.request import ReplayRequest
 
+MEGA = 1e6
+# A stage with a smaller share of the turn is shown only in latency.json.
+SHOWN_FROM = 0.01
 DEFAULT_ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 
 
@@ -60,11 +66,13 @@ def latency(
     vector_index: Annotated[
         str, typer.Option(help="none: exact search. ivf_flat: approximate search, for large stores.")
     ] = "none",
+    slides: options.Slides = False,
     as_json: Json = False,
 ) -> None:
     """Measure the latency of arms over live stores.
 
-    Measures warm and cold turns, by stage and store size, and turns over rows that wait for compaction.
+    Measures warm and cold turns, by stage and store size, and turns over rows that wait for compaction. Writes
+    latency.json and latency.html.
     """
     from lab.base.files import dump_json, write_atomically
     from lab.studies.latency.request import SIZES, LatencyRequest
@@ -88,12 +96,31 @@ def latency(
     folder, cells = run_latency(latency_request, out, announce=announce)
     summary = summarise(latency_request, folder, cells)
     write_atomically(out / "latency.json", dump_json(summary))
-    files = _draw(summary, out / "figures")
-    if as_json:
-        emit_json(summary | {"figures": [str(file) for file in files]})
-        return
-    emit_latency(summary)
-    emit_folded(f"All figures: {out / 'latency.json'}; samples: {out / 'samples'}; charts: {out / 'figures'}")
+    finish(study_of(summary, out), out, slides=slides, as_json=as_json)
+
+
+def study_of(summary: Mapping[str, Any], out: Path) -> Study:
+    """Return the page of a summary of :func:`lab.studies.latency.summary.summarise`."""
+    from lab.report.figures_studies import compaction_chart, size_chart, stages_chart
+
+    charts = {
+        "latency_by_size": size_chart(summary["warm"]),
+        "stages": stages_chart(summary["warm"]),
+    }
+    if summary["waiting"] or summary["cadence"]:
+        charts["compaction"] = compaction_chart(summary["waiting"], summary["cadence"], summary["left_out"])
+    return Study(
+        "latency",
+        charts,
+        parts_of(summary),
+        summary,
+        about_of(summary),
+        [
+            *([summary["left_out"]] if summary["left_out"] else []),
+            summary["about"],
+            f"All figures: {out / 'latency.json'}; samples: {out / 'samples'}",
+        ],
+    )
 
 
 def _parts(text: str) -> list[str]:
@@ -109,14 +136,191 @@ def _whole_numbers(text: str) -> list[int]:
     return sorted(map(int, _parts(text)))
 
 
-def _draw(summary: Mapping[str, Any], folder: Path) -> list[Path]:
-    from lab.report.figures_latency import compaction_chart, size_chart, stages_chart
-    from lab.report.slides import draw, save
+def parts_of(summary: Mapping[str, Any]) -> list[Part]:
+    """Return the tables of a summary of :func:`lab.studies.latency.summary.summarise`."""
+    parts = [part for of_kind in (_turns(summary), _stores(summary), _growth(summary)) for part in of_kind]
+    return [part for part in parts if part.rows]
 
-    files = save(draw(size_chart(summary["warm"])), folder / "latency_by_size")
-    files += save(draw(stages_chart(summary["warm"])), folder / "stages")
-    if summary["waiting"] or summary["cadence"]:
-        files += save(
-            draw(compaction_chart(summary["waiting"], summary["cadence"], summary["left_out"])), folder / "compaction"
+
+def about_of(summary: Mapping[str, Any]) -> list[str]:
+    """Return how many memories of each size are resampled."""
+    return [
+        f"{size['memories']:,} memories: {size['real']:,} from the recordings, {made} resampled from them "
+        "(new id, half of the words replaced by others of the recordings, noise added to the vector)."
+        for size in summary["sizes"]
+        if (made := size["memories"] - size["real"])
+    ]
+
+
+def _turns(summary: Mapping[str, Any]) -> Iterator[Part]:
+    stores = list(dict.fromkeys(row["store"] for row in summary["warm"]))
+    for store in stores:
+        yield _quantiles(f"Warm, {store}: milliseconds per turn [95 % interval]", _over(summary["warm"], store))
+    for store in stores if summary["open"] else ():
+        title = f"Open loop, {store}, {summary['rate']:g} per second: ms from the intended start"
+        yield _quantiles(title, _over(summary["open"], store))
+    for store in stores:
+        yield _stages(store, _over(summary["warm"], store))
+    names = ("import", "open", "total")
+    yield Part(
+        "Cold: first turn of a fresh process, p50 (files may be cached), ms",
+        ("arm", "memories", "n", "import lancedb", "open table", "first turn"),
+        [
+            [row["arm"], row["memories"], _total(row)["n"], *(_interval(row["stages"][name]["p50"]) for name in names)]
+            for row in summary["cold"]
+            if row["stages"]
+        ],
+    )
+    for store in stores:
+        ratios = _over(summary["ratios"], store)
+        yield Part(
+            f"{store}: latency relative to {ratios[0]['baseline'] if ratios else ''}, "
+            "median over ABBA blocks of two turns",
+            ("arm", "memories", "blocks", "ratio"),
+            [
+                [row["candidate"], row["memories"], row["blocks"], _interval(row["ratio"], "{:.2f}".format)]
+                for row in ratios
+            ],
         )
-    return files
+
+
+def _over(turns: Sequence[Mapping[str, Any]], store: str) -> list[Mapping[str, Any]]:
+    return [row for row in turns if row["store"] == store]
+
+
+def _quantiles(title: str, turns: Sequence[Mapping[str, Any]]) -> Part:
+    passed = sum(row["passed_over"] for row in turns)
+    rows = [
+        [
+            row["arm"],
+            row["memories"],
+            _total(row)["n"],
+            *(_interval(_total(row)[name]) for name in ("p50", "p95", "p99")),
+        ]
+        for row in turns
+    ]
+    skipped = f"Not counted: {passed} turns that an arm skipped as trivial, without a search."
+    return Part(title, ("arm", "size", "n", "p50", "p95", "p99"), rows, notes=[skipped] * bool(passed))
+
+
+def _stages(store: str, turns: Sequence[Mapping[str, Any]]) -> Part:
+    sizes = list(dict.fromkeys(row["memories"] for row in turns))
+    cells: dict[tuple[str, str], dict[int, float]] = {}
+    for row in turns:
+        least = SHOWN_FROM * (_total(row)["mean"] or 0.0)
+        for stage, spent in row["stages"].items():
+            if spent["p50"] and (spent["mean"] >= least or (row["arm"], stage) in cells):
+                cells.setdefault((row["arm"], stage), {})[row["memories"]] = spent["p50"]["value"]
+    lead = f"By stage, {store}: p50, milliseconds (without stages below {SHOWN_FROM:.0%} of a turn)"
+    rows = [[arm, stage, *(p50.get(size) for size in sizes)] for (arm, stage), p50 in cells.items()]
+    return Part(lead, ("arm", "stage", *(f"{size:,}" for size in sizes)), rows, 2)
+
+
+def _stores(summary: Mapping[str, Any]) -> Iterator[Part]:
+    sizes = summary["sizes"]
+    agree = [size["agree"] for size in sizes if size["agree"]]
+    same, of = sum(row["turns"] for row in agree), sum(row["of"] for row in agree)
+    both = (
+        f"Both chose the same memories in {same} of {of} turns. The exact store scores many turns ahead in one matrix "
+        "product. shared: all arms use one search, as in a replay."
+    )
+    yield Part(
+        "A turn of all arms: mean ms, and speedup of the exact store over lancedb",
+        ("memories", "lancedb", "exact", "speedup", "exact, shared", "speedup"),
+        [
+            [
+                *(row["memories"], row["lancedb_ms"], row["exact_ms"], f"{row['times']:.1f}"),
+                *(row["shared_ms"], f"{row['times_shared']:.1f}"),
+            ]
+            for row in summary["stores"]
+        ],
+        notes=[both],
+    )
+    before = (
+        "before opening: Python and the lab's list of rows. builder: the process that built the stores and ran the "
+        "warm turns."
+    )
+    approximate = [
+        f"{size['memories']:,} memories: vector search is approximate; it returned {size['index_recall']:.1%} "
+        "of the first 12 of exact search."
+        for size in sizes
+        if size["index_recall"] is not None
+    ]
+    yield Part(
+        "Memory of the process (RSS) and table on disk, MB",
+        ("memories", "before opening", "first turn", "warm", "builder", "on disk"),
+        [
+            [
+                size["memories"],
+                *(_mega(size["process"][name]) for name in ("rows", "first", "warm")),
+                _mega(size["resident"]),
+                _mega(size["stores"].get("lancedb", {}).get("bytes")),
+            ]
+            for size in sizes
+        ],
+        notes=[before, *approximate],
+    )
+
+
+def _growth(summary: Mapping[str, Any]) -> Iterator[Part]:
+    waiting = summary["waiting"]
+    compared = (
+        "turn, compacted: before and after compaction. compact: one call for all waiting rows. changed: turns of all "
+        "arms that chose other memories while rows waited, because those are scored with other statistics than indexed "
+        "rows."
+    )
+    yield Part(
+        f"Rows waiting for compaction, over {waiting[0]['memories'] if waiting else 0} compacted ones: "
+        "p50 per turn, ms",
+        ("arm", "waiting", "turn", "compacted", "append", "compact", "changed"),
+        [
+            [
+                row["arm"],
+                row["waiting"],
+                *(_value(row[what]["p50"]) for what in ("recall", "compacted", "append")),
+                row["compact_ms"],
+                f"{row['changed']['turns']}/{row['changed']['of']}",
+            ]
+            for row in waiting
+        ],
+        notes=[compared],
+    )
+    cheapest = (
+        f"append (with compaction), recall and both are means. Lowest total over all arms: every "
+        f"{summary['cheapest_cadence']}. Only with 1 are answers independent of when rows were added."
+    )
+    yield Part(
+        "Compaction cadence in rows: one append and one recall, milliseconds",
+        ("arm", "every", "append", "p95", "recall", "p95", "both"),
+        [
+            [
+                *(row["arm"], row["compact_every"]),
+                *(row["append"]["mean"], _value(row["append"]["p95"])),
+                *(row["recall"]["mean"], _value(row["recall"]["p95"])),
+                row["turn_mean"],
+            ]
+            for row in summary["cadence"]
+        ],
+        notes=[cheapest],
+    )
+
+
+def _total(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    empty = {"n": 0, "mean": None, "p50": None, "p95": None, "p99": None}
+    total: Mapping[str, Any] = row["stages"].get("total", empty)
+    return total
+
+
+def _value(quantile: Mapping[str, float] | None) -> float | str:
+    return "n too small" if quantile is None else quantile["value"]
+
+
+def _interval(quantile: Mapping[str, float] | None, shown: Callable[[float], str] = milliseconds) -> str:
+    if quantile is None:
+        return "n too small"
+    value, low, high = (shown(quantile[name]) for name in ("value", "low", "high"))
+    return f"{value} [{low} {high}]"
+
+
+def _mega(value: int | None) -> str | None:
+    return None if value is None else f"{value / MEGA:.0f}"

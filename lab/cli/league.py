@@ -9,7 +9,9 @@ import typer
 
 from lab.base.errors import CannotMeasure
 from lab.cli import completion, options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
+from lab.cli.output import Json, announce, emit_json
+from lab.cli.study import conclude
+from lab.report.study import Part, Study
 
 
 def add_to(app: typer.Typer) -> None:
@@ -70,10 +72,8 @@ def league(
     from lab.base.formatting import counted
     from lab.report.league import headline_columns, headline_rows, statements, write_page
     from lab.runs.request import ReplayRequest
-    from lab.studies.league.arms import default_arms, entrants_of, parse_budgets
-    from lab.studies.league.command import league_command
-    from lab.studies.league.league import run_league
-    from lab.studies.league.outputs import write_outputs
+    from lab.studies.league.arms import default_arms, entrants_of, league_command, parse_budgets
+    from lab.studies.league.league import run_league, write_outputs
     from lab.studies.league.sets import parse_sets
 
     options.require_no_run(out)
@@ -106,11 +106,10 @@ def league(
     if as_json:
         emit_json(result.as_json() | {"league": str(out), "files": [str(file) for file in files]})
     else:
-        emit_trial(result.trial)
-        for line in statements(result):
-            emit_folded(line)
-        emit_table(headline_columns(result), headline_rows(result))
-        emit(f"Page: {out / 'league.html'}")
+        table = Part("", headline_columns(result), headline_rows(result))
+        explain = f"lab explain {out}/runs/SET/ARM TURN --arm ARM"
+        study = Study("league", {}, [table], {}, statements(result), (), result.trial, explain)
+        conclude(study, out / "league.html")
     if result.refused:
         reasons = "; ".join(f"{standing.arm}: {standing.reason}" for standing in result.refused)
         raise CannotMeasure(f"{counted(len(result.refused), 'arm')} not ranked: {reasons}")

@@ -52,8 +52,7 @@ def message(
     no text of a turn or a memory. Sends nothing: pipe it into sendmail -t or curl.
     Exit code 0 whatever the verdict is.
     """
-    from lab.report.message import message_at
-    from lab.report.message_forms import as_email, as_slack, as_text
+    from lab.report.message import as_email, as_slack, as_text, message_at
 
     shown: dict[str, Callable[[Message], object]] = {
         "text": lambda made: emit(as_text(made).rstrip("\n")),

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote, split
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.base.errors import UnusableInput
 from lab.cli import options
 from lab.cli.baseline import today
-from lab.cli.output import announce, emit, emit_folded, emit_table, report_to_ci
+from lab.cli.output import Json, announce, emit, emit_folded, emit_table, report_to_ci
 from lab.cli.results import Result
+from lab.cli.study import finish
+from lab.report.study import Part, Study
 
 if TYPE_CHECKING:
     from lab.nightly.nightly_run import NightlyRun
-    from lab.nightly.trend import Series
 
 IF_INTENDED = " (if the change is intended)"
 STORE = Path("reports/trend")
@@ -138,66 +138,61 @@ def trend(
     which: Annotated[
         list[str] | None, typer.Option("--set", help="Show this set. Repeat for more. [default: all]")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Path of the charts, without suffix. [default: trend, in the store]")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the page. [default: the store]")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also list series without a step change.")] = False,
-) -> Result:
+    slides: options.Slides = False,
+    as_json: Json = False,
+) -> None:
     """Show the history of nightly runs and its step changes.
 
-    Lists what else changed with each step, and writes a chart (SVG and PNG).
+    Lists what else changed with each step, and writes trend.html with a chart of every series.
     """
     from lab.measures.catalogue import canonical
     from lab.nightly.trend import history, read_store, step_record
-    from lab.report.nightly_history import trend_chart
-    from lab.report.slides import draw, save
+    from lab.report.nightly import trend_chart
 
     series = history(
         read_store(store), measures=[canonical(name) for name in measure or ()], arms=arm or (), sets=which or ()
     )
     if not series:
         raise UnusableInput("no nightly runs to draw: the history has no such series")
-    files = save(draw(trend_chart(series)), out or store / "trend")
-    found = {
+    steps = [step_record(line, step) for line in series for step in line.steps]
+    data = {
         "series": [
             {"set": line.set, "arm": line.arm, "measure": line.measure}
             | {"dates": [point.date for point in line.points], "means": [point.mean for point in line.points]}
             for line in series
         ],
-        "steps": [step_record(line, step) for line in series for step in line.steps],
-        "figures": [str(file) for file in files],
+        "steps": steps,
     }
-    return Result(found, lambda found: _show_trend(found, series, every=every))
-
-
-def _show_trend(found: dict[str, Any], series: Sequence[Series], *, every: bool) -> None:
-    for step in sorted(found["steps"], key=lambda step: step["first"]):
-        emit_folded(
-            f"{step['first']} (after {step['last']}): {step['measure']} of {step['arm']} in {step['set']} "
-            f"{step['before']:.4g} -> {step['after']:.4g}; "
-            f"changed: {', '.join(step['moved']) or 'nothing that is recorded'}"
-        )
+    changes = [
+        f"{step['first']} (after {step['last']}): {step['measure']} of {step['arm']} in {step['set']} "
+        f"{step['before']:.4g} -> {step['after']:.4g}; "
+        f"changed: {', '.join(step['moved']) or 'nothing that is recorded'}"
+        for step in sorted(steps, key=lambda step: step["first"])
+    ]
     # Most steps first. Series without a step are usually many and of little interest.
     shown = sorted(
         (line for line in series if line.points and (every or line.steps)), key=lambda line: -len(line.steps)
     )
-    if shown:
-        emit_table(
-            ["set", "arm", "measure", "runs", "first", "last", "steps"],
-            [
-                [
-                    line.set,
-                    line.arm,
-                    line.measure,
-                    len(line.points),
-                    line.points[0].mean,
-                    line.points[-1].mean,
-                    len(line.steps),
-                ]
-                for line in shown
-            ],
-            left=3,
-        )
+    rows = [
+        [
+            *(line.set, line.arm, line.measure, len(line.points)),
+            *(line.points[0].mean, line.points[-1].mean, len(line.steps)),
+        ]
+        for line in shown
+    ]
+    headers = ("set", "arm", "measure", "runs", "first", "last", "steps")
     without = sum(not line.steps for line in series)
-    emit(f"{without} of {len(series)} series have no step" + ("" if every or not without else "; --all lists them"))
-    emit(f"Charts: {', '.join(found['figures'])}")
+    note = f"{without} of {len(series)} series have no step" + ("" if every or not without else "; --all lists them")
+    chart = trend_chart(series)
+    study = Study(
+        "trend",
+        {"trend": chart} if chart.panels else {},
+        [Part("", headers, rows, 3)] if rows else [],
+        data,
+        changes,
+        [note],
+        command="lab nightly trend",
+    )
+    finish(study, out or store, slides=slides, as_json=as_json)

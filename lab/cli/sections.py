@@ -31,12 +31,12 @@ STUDY = Group(
     "Study many settings at once: a table and a chart each.",
     {
         "Commands": {
-            "ablate": Entry("lab.cli.ablate", "Run the ablation from tier_first_v1 to the full engine."),
-            "saturation": Entry("lab.cli.saturation", "Increase the must_remember share and chart every policy."),
-            "governance": Entry("lab.cli.governance", "Move the grading thresholds and chart both policies."),
-            "retention": Entry("lab.cli.retention", "Say what a retention rule would archive and lose."),
-            "scale": Entry("lab.cli.scale", "Replay with more and more memories and chart every arm."),
-            "silence": Entry("lab.cli.silence", "Show what a silence threshold saves and what it costs."),
+            "ablate": Entry("lab.cli.study", "Run the ablation from tier_first_v1 to the full engine."),
+            "saturation": Entry("lab.cli.study", "Increase the must_remember share and chart every policy."),
+            "governance": Entry("lab.cli.study", "Move the grading thresholds and chart both policies."),
+            "retention": Entry("lab.cli.study", "Say what a retention rule would archive and lose."),
+            "scale": Entry("lab.cli.study", "Replay with more and more memories and chart every arm."),
+            "silence": Entry("lab.cli.study", "Show what a silence threshold saves and what it costs."),
             "sweep": Entry("lab.cli.sweep", "Compare hundreds of configurations over one retrieval."),
             "league": Entry("lab.cli.league", "Compare memory systems on every set at equal tokens."),
             "latency": Entry("lab.cli.latency", "Measure the latency of arms over live stores."),

@@ -11,11 +11,13 @@ from lab.base.errors import UnusableInput
 from lab.base.formatting import bracketed, counted, signed
 from lab.cli import options
 from lab.cli.options import LABELLED, takes_replay_options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
+from lab.cli.output import Json, announce
+from lab.cli.study import finish
+from lab.report.study import Part, Study
 
 if TYPE_CHECKING:
     from lab.runs.request import ReplayRequest
-    from lab.studies.sweep.front import Configuration
+    from lab.studies.points import Configuration
     from lab.studies.sweep.sweep import Swept
 
 
@@ -30,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 def sweep(
     request: ReplayRequest,
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the results, the table and the charts.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the results, the table and the page.")],
     grid: Annotated[
         Path | None,
         typer.Option(help="JSON or TOML: an arm and the values of its settings. [default: 200 configurations]"),
@@ -45,15 +47,15 @@ def sweep(
         int | None, typer.Option("--by-draw", metavar="#", help="Show one configuration for each label sample.")
     ] = None,
     jobs: options.Jobs = 1,
+    slides: options.Slides = False,
     as_json: Json = False,
 ) -> None:
     """Compare hundreds of configurations over one retrieval.
 
-    Writes a table of all configurations, their Pareto front in hits, repeats and characters, and two charts. Repeating
-    the command continues an interrupted sweep.
+    Writes a table of all configurations, and sweep.html with their Pareto front in hits, repeats and characters.
+    Repeating the command continues an interrupted sweep.
     """
     from lab.report.figures_studies import front_chart, heat_chart
-    from lab.report.slides import draw, save
     from lab.studies.sweep.front import configurations, heat, reference, write_configurations
     from lab.studies.sweep.grid import read_grid
     from lab.studies.sweep.sweep import notes_of
@@ -69,52 +71,39 @@ def sweep(
     swept = run(request, chosen, out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
     results = configurations(swept)
     write_configurations(results, out / "configurations.parquet")
-    files = save(draw(front_chart(results, reference(swept))), out / "figures" / "front")
     axes = heat(results, swept)
-    if axes:
-        files += save(draw(heat_chart(results, *axes)), out / "figures" / "heat")
+    hybrid = reference(swept)
     notes = notes_of(out)
-    if as_json:
-        emit_json(
-            {
-                "sweep": str(out),
-                "configurations": [result._asdict() for result in results],
-                "hybrid": reference(swept),
-                "figures": [str(file) for file in files],
-            }
-            | ({"embedder": list(notes)} if notes else {})
-        )
-        return
-    emit_notes(notes)
-    _show(swept, results, reference(swept), top, out, files)
-    if by_draw is not None:
-        _show_draws(swept, by_draw)
+    data = {"sweep": str(out), "configurations": [result._asdict() for result in results], "hybrid": hybrid}
+    data |= {"embedder": list(notes)} if notes else {}
+    study = Study(
+        "sweep",
+        {"front": front_chart(results, hybrid)} | ({"heat": heat_chart(results, *axes)} if axes else {}),
+        [_front(swept, results, hybrid, top), *([_by_draw(swept, by_draw)] if by_draw is not None else [])],
+        data,
+        notes,
+        [f"All configurations: {out / 'configurations.parquet'}"],
+        next=f"lab replay {request.path} --arm NAME=FILE --out DIR",
+    )
+    finish(study, out, slides=slides, as_json=as_json)
 
 
-def _show_draws(swept: Swept, number: int) -> None:
-    from lab.studies.sweep.tally import MEASURES
+def _by_draw(swept: Swept, number: int) -> Part:
+    from lab.studies.sweep.groups import MEASURES
 
     columns = [MEASURES.index(name) for name in ("Success", "RepeatRate", "InjectedChars", "HardRules")]
     means = swept.means()
-    emit()
-    emit(f"#{number}, by label sample")
     rows: list[list[Any]] = []
     for draw, values, hybrid in zip(swept.draws, means[:, number], means[:, -1], strict=True):
         hit, repeat, chars, hard = (None if values[i] != values[i] else float(values[i]) for i in columns)
         name = draw.mode if draw.share is None else f"{draw.mode} {draw.share:.2f}"
         difference = None if hit is None else signed(hit - hybrid[columns[0]])
         rows.append([name, draw.seed, hit, difference, repeat, chars, hard])
-    emit_table(["mode, must share", "seed", "hit", "minus hybrid", "repeat", "chars", "hard rules"], rows)
+    headers = ("mode, must share", "seed", "hit", "minus hybrid", "repeat", "chars", "hard rules")
+    return Part(f"#{number}, by label sample", headers, rows)
 
 
-def _show(
-    swept: Swept,
-    results: list[Configuration],
-    hybrid: dict[str, float | None],
-    top: int,
-    out: Path,
-    files: list[Path],
-) -> None:
+def _front(swept: Swept, results: list[Configuration], hybrid: dict[str, float | None], top: int) -> Part:
     from lab.studies.sweep.front import differences
 
     front = sorted((result for result in results if result.on_front), key=lambda row: -(row.measures["Success"] or 0.0))
@@ -122,17 +111,19 @@ def _show(
     equal: dict[tuple[Any, ...], list[Configuration]] = {}
     for result in front:
         equal.setdefault(tuple(result.measures.values()), []).append(result)
-    front = [group[0] for group in equal.values()]
+    shown = list(equal.values())[:top]
     several = len(swept.draws) > 1
-    conversations = counted(len(swept.conversations), "conversation")
-    emit(f"{counted(len(results), 'configuration')} of {swept.grid.arm}, {conversations}")
-    if several:
-        emit(f"means over {len(swept.draws)} label samples")
-    emit(f"Pareto front in hits, repeats and characters: {len(front)}; the first {min(top, len(front))}:")
+    lead = (
+        f"{counted(len(results), 'configuration')} of {swept.grid.arm}, "
+        f"{counted(len(swept.conversations), 'conversation')}"
+        + (f", means over {len(swept.draws)} label samples" if several else "")
+        + f". Pareto front in hits, repeats and characters: {len(equal)}; the first {len(shown)}:"
+    )
     headers = ["#", "hit", "over conversations", "minus hybrid", "repeat", "chars"]
     headers += ["worst", "most repeat"] if several else []
     rows: list[list[Any]] = []
-    for result in front[:top]:
+    notes = []
+    for result, *others in shown:
         mean, low, high = differences(swept, result.number, len(swept.grid))
         rows.append(
             [
@@ -145,20 +136,16 @@ def _show(
                 *([signed(result.behind), result.repeats] if several else []),
             ]
         )
+        settings = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in result.knobs.items())
+        notes.append(
+            f"#{result.number}: {settings}" + (f" (and {len(others)} with the same results)" if others else "")
+        )
     rows.append(
         ["hybrid", hybrid["Success"], "", "", hybrid["RepeatRate"], hybrid["InjectedChars"]] + [""] * 2 * several
     )
-    emit_table(headers, rows)
-    emit()
-    for result, *others in list(equal.values())[:top]:
-        settings = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in result.knobs.items())
-        emit_folded(f"#{result.number}: {settings}" + (f" (and {len(others)} with the same results)" if others else ""))
-    emit()
-    emit_folded(
+    notes.append(
         "hit: a relevant memory is injected. over conversations: the lowest and the highest mean. minus hybrid: "
         "difference from untiered search, with its 95 % interval."
         + (" worst: the lowest difference of any label sample." if several else "")
     )
-    emit_folded(
-        f"All configurations: {out / 'configurations.parquet'}. Charts: {', '.join(str(file) for file in files[1::2])}"
-    )
+    return Part(lead, headers, rows, notes=notes)

@@ -39,11 +39,10 @@ def view(
     Serves read-only pages to this machine only, and follows a run that is still growing. Stop it with Ctrl-C.
     """
     from lab.runs.notes import trial_of
-    from lab.view.app import make_app
+    from lab.view.app import LOOPBACK, listen, make_app, serve
     from lab.view.live import Live
     from lab.view.pages import Viewer
     from lab.view.runs import open_runs
-    from lab.view.serve import LOOPBACK, listen, serve
 
     # Failed recalls are worth viewing; the first line counts them.
     opened = open_runs(runs)

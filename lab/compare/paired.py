@@ -32,11 +32,12 @@ ROUNDING = 1e-9
 
 def judged_means(scores: Scores, cutoff: int) -> dict[str, float]:
     """Return the mean of Judged@cutoff by arm, for the arms that have values and inject anything at all."""
-    means = {}
+    name, means = f"Judged@{cutoff}", {}
+    scores = scores.only((name, "InjectedItems"))
     for arm in scores.arms:
         of_arm = scores.of_arm(arm)
         items = of_arm.get("InjectedItems")
-        values = of_arm[name].value if (name := f"Judged@{cutoff}") in of_arm else []
+        values = of_arm[name].value if name in of_arm else []
         if values and (items is None or any(items.value)):
             means[arm] = math.fsum(values) / len(values)
     return means

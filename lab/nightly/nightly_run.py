@@ -30,13 +30,21 @@ from lab.gate.outputs import junit, openmetrics
 from lab.gate.verdict import EXIT, Verdict, overall
 from lab.host.snapshot import open_snapshot
 from lab.measures.score import score_and_write, score_run, summarise
-from lab.nightly.against import against, approve, compare, named, within
-from lab.nightly.apart import SINCE, Apart, apart_from_baseline, apart_from_snapshot
+from lab.nightly.against import (
+    SINCE,
+    Apart,
+    against,
+    apart_from_baseline,
+    apart_from_snapshot,
+    approve,
+    compare,
+    named,
+    within,
+)
 from lab.nightly.baselines import check_date, find
 from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
-from lab.nightly.past_runs import earlier_runs
 from lab.nightly.plan import NightlyPlan, NightlySet
-from lab.nightly.trend import append, points_of
+from lab.nightly.trend import append, earlier_runs, points_of
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run

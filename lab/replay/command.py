@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from shlex import join
 
+from lab.base.errors import UnusableInput
 from lab.base.set_registry import SHIPPED, golden_beside, shipped_name
+from lab.replay.plan import Plan
 from lab.runs.manifest import Manifest
 from lab.runs.request import arguments as options
 
@@ -62,6 +64,14 @@ def command_with(manifest: Manifest, arms: Iterable[str], out: str) -> str:
         return replay_command(asked, out)
     command = replay_command(asked | {"conversation": ()}, out)
     return f"{command} (it replays all conversations; this run has {len(chosen)}, chosen with --conversation)"
+
+
+def require_gold(plan: Plan) -> int:
+    """Return how many probes have relevant memories; raise :class:`UnusableInput` if none has."""
+    probes = sum(bool(probe.relevant) for recording in plan.recordings for probe in plan.probes(recording))
+    if not probes:
+        raise UnusableInput(f"{shown_path(plan.request.path)}: {NO_GOLD}")
+    return probes
 
 
 def shown_path(path: str) -> str:

@@ -6,6 +6,7 @@ equal runs have equal reports. The HTML page also shows versions and timings.
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.base.files import dump_json, write_atomically
+from lab.base.files import digest, dump_json, write_atomically
 from lab.base.formatting import markdown, number
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.gate.line import FAIL
@@ -22,18 +23,13 @@ from lab.measures.catalogue import direction
 from lab.measures.score import headlines, score_run, summarise, with_judged
 from lab.replay.command import arguments, portable, replay_command
 from lab.report import charts
-from lab.report.again import Again
-from lab.report.arms import arms_table
-from lab.report.cards import groups_of, shows_texts
-from lab.report.comparison import gains, notes, shown, worse
-from lab.report.contrasts import Contrasts
+from lab.report.cards import SHOWN, flipped, groups_of, shows_texts
+from lab.report.comparison import choose_pair, gains, notes, shown, worse
+from lab.report.contrasts import Contrasts, arms_table, harm_of, harms_at, tiles_of
 from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
-from lab.report.flipped import SHOWN, flipped
-from lab.report.lead import alone, sentence
-from lab.report.material import busiest
-from lab.report.opening import Opening, opening_of
-from lab.report.pair import choose_pair
-from lab.report.reproduce import configs, hashes, versions
+from lab.report.explanation import Again
+from lab.report.material import busiest, capture_table
+from lab.report.opening import Opening, alone, opening_of, result_sentence
 from lab.report.sections import (
     Table,
     compared_table,
@@ -43,13 +39,56 @@ from lab.report.sections import (
     stage_table,
     verdict_model,
 )
-from lab.report.stored import capture_table
 from lab.report.tables import markdown_table
-from lab.report.tiles import harm_of, harms_at, tiles_of
 from lab.report.units import mean_of, unbroken
 from lab.runs.directory import REPORT, REPORT_DATA, RunDirectory
 from lab.runs.notes import config_notes, trial_line, trial_of
 from lab.runs.scores import Scores, read_gold
+
+
+def versions(run: RunDirectory) -> dict[str, str]:
+    """Return the versions that made the run: the lab, its code, Python, the platform and packages."""
+    environment = run.manifest.environment
+    git = environment.git
+    names = {
+        "recall lab": run.manifest.resolved.lab,
+        "code": environment.code,
+        "git commit": f"{git.commit}{' with uncommitted changes' if git.dirty else ''}" if git else None,
+        "Python": environment.python,
+        "platform": environment.platform,
+    }
+    return {name: str(value) for name, value in {**names, **environment.packages}.items() if value}
+
+
+def hashes(run: RunDirectory) -> dict[str, str]:
+    """Return the keys of the run, the identity of the embedder, and the sha256 of every file that was read."""
+    resolved = run.manifest.resolved
+    return {
+        "run key": run.manifest.run_key,
+        "comparable key": run.manifest.comparable_key,
+        **{f"embedder {name}": str(value) for name, value in resolved.embedder.items()},
+        **{f"golden {name}": value for name, value in resolved.golden.items()},
+        **{f"recording {name}": value for name, value in resolved.recordings.items()},
+    }
+
+
+class Config(NamedTuple):
+    """A configuration as indented JSON, its hash, and the arms that have it."""
+
+    hash: str
+    config: str
+    arms: list[str]
+
+
+def configs(run: RunDirectory) -> list[Config]:
+    """Return each configuration of a run once."""
+    by_hash: dict[str, Config] = {}
+    for arm in run.manifest.resolved.arms:
+        key = digest(arm.config)
+        text = json.dumps(arm.config, ensure_ascii=False, indent=1)
+        by_hash.setdefault(key, Config(key, text, [])).arms.append(arm.name)
+    return list(by_hash.values())
+
 
 __all__ = ["CAPTIONS", "build_report", "drawings", "render", "write_report"]
 
@@ -179,7 +218,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     contract = contract_table(summary["arms"], run.cutoff)
     return {
         "title": f"Recall report ({trial})" if trial else "Recall report",
-        "sentence": sentence(comparison, f"{run.labels}, {run.haystack}") if comparison else alone(run, summary),
+        "sentence": result_sentence(comparison, f"{run.labels}, {run.haystack}") if comparison else alone(run, summary),
         "verdict": verdict,
         "stale": stale,
         "embedder": (*run.manifest.origin_notes, *config_notes(resolved)),

@@ -1,8 +1,8 @@
-"""The turns that changed: the prompt, what was relevant, and what both arms injected."""
+"""The turns that changed: those whose hit was gained or lost and those of a harm, with what both arms injected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import join
 from typing import Any, NamedTuple
@@ -13,12 +13,88 @@ from lab.compare.paired import Comparison
 from lab.replay.explain import RecordedConversation
 from lab.replay.receipts import SafetyChecks, listed
 from lab.replay.timeline import RecallPoint
-from lab.report.again import Again
 from lab.report.contrasts import Changed
-from lab.report.flipped import Flipped, Side
+from lab.report.explanation import Again
+from lab.report.material import receipt_rows
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import Gold, read_gold
 from lab.runs.tables import ITEMS
+
+SHOWN = 12
+
+
+class Side(NamedTuple):
+    """One arm at a turn: its explanation, or None, and the command that prints it."""
+
+    arm: str
+    text: str | None
+    command: str
+
+
+class Flip(NamedTuple):
+    """One turn whose hit was gained or lost; the arm that missed comes first."""
+
+    turn: str
+    sides: tuple[Side, Side]
+
+
+class Flips(NamedTuple):
+    """The first gained or lost turns, how many more there are, and the command that lists all."""
+
+    name: str
+    turns: tuple[Flip, ...]
+    total: int
+    more: int
+    command: str
+
+
+class Flipped(NamedTuple):
+    """Gained and lost turns; ``problem`` says why there are no explanations."""
+
+    sides: tuple[Flips, ...]
+    problem: str | None = None
+
+
+def flipped(
+    run: RunDirectory,
+    comparison: Comparison,
+    *,
+    with_text: bool,
+    most: int = SHOWN,
+    folder: str = "DIR",
+    again: Again | None = None,
+) -> Flipped:
+    """Return the first ``most`` gained and lost turns, explained if the run's recordings can be read unchanged.
+
+    Commands name the run ``folder``. ``with_text`` includes the texts of turns and memories. ``again`` explains them.
+    """
+    again = again or Again(run)
+    arms = {"Gained": (comparison.baseline, comparison.candidate), "Lost": (comparison.candidate, comparison.baseline)}
+    changed = {"Gained": comparison.gained, "Lost": comparison.lost}
+    wanted = [(key, arm) for name, keys in changed.items() for key in keys[:most] for arm in arms[name]]
+    texts = again.explanations(wanted, with_text=with_text)
+    sides = []
+    for name, keys in changed.items():
+        turns = []
+        for key in keys[:most]:
+            first, second = (
+                Side(arm, texts.get((key, arm)), join(["lab", "explain", folder, key, "--arm", arm]))
+                for arm in arms[name]
+            )
+            turns.append(Flip(key, (first, second)))
+        command = [
+            "lab",
+            "compare",
+            folder,
+            "--baseline",
+            comparison.baseline,
+            "--candidate",
+            comparison.candidate,
+            "--json",
+        ]
+        sides.append(Flips(name, tuple(turns), len(keys), len(keys) - len(turns), join(command)))
+    return Flipped(tuple(sides), again.problem)
+
 
 ROWS = ("arm", "turn", "injected", "pinned", *(f"item_{name}" for name in ITEMS))
 # The names that golden sets use for the slice of a probe's type.
@@ -90,7 +166,7 @@ def groups_of(
 ) -> list[Group]:
     """Return the turns at which a harm rose, then those whose hit was lost, then those whose hit was gained."""
     candidate = comparison.candidate
-    reader = _Reader(run, with_text, again)
+    reader = _Reader(run, with_text, again, {comparison.baseline, candidate, *(harm.baseline for harm in harms)})
     groups: list[Group] = []
     for harm in harms:
         pair = harm.baseline, candidate
@@ -124,8 +200,8 @@ def _all(comparison: Comparison, total: int) -> str:
 class _Reader:
     """Reads the receipts and recordings of the turns that are shown, one conversation at a time."""
 
-    def __init__(self, run: RunDirectory, with_text: bool, again: Again) -> None:
-        self._run, self._with_text, self._again = run, with_text, again
+    def __init__(self, run: RunDirectory, with_text: bool, again: Again, arms: Collection[str]) -> None:
+        self._run, self._with_text, self._again, self._arms = run, with_text, again, arms
         self._gold = read_gold(run)
         self._rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
         self._recorded: dict[str, RecordedConversation] = {}
@@ -172,7 +248,7 @@ class _Reader:
 
     def _of(self, conversation: str) -> dict[tuple[str, str], dict[str, Any]]:
         if conversation not in self._rows:
-            rows = self._run.read_receipts(conversation, ROWS).to_pylist()
+            rows = receipt_rows(self._run, conversation, ROWS, self._arms)
             self._rows[conversation] = {(row["arm"], row["turn"]): row for row in rows}
         return self._rows[conversation]
 

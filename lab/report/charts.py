@@ -514,7 +514,10 @@ def _heat(heat: Heat) -> str:
             for value, shade in zip(cells, shades, strict=True)
         )
         lines.append(f'<tr><th scope="row" class="left">{_say(name)}</th>{inner}</tr>')
-    first = f'<th scope="col" class="left">{_say(heat.down[0])} ↓ {_say(heat.across[0])} →</th>'
+    # A long name that did not wrap would hide the columns.
+    first = (
+        f'<th scope="col" class="left" style="white-space:normal">{_say(heat.down[0])} ↓ {_say(heat.across[0])} →</th>'
+    )
     return (
         f'<div class="panel"><p class="panel-title">{_say(heat.title)}</p><div class="scroll" tabindex="0" '
         f'role="region" aria-label="{_say(heat.title)}"><table><thead><tr>{first}{head}</tr></thead>'

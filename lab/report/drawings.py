@@ -10,20 +10,13 @@ from lab.compare.paired import Comparison, Slice
 from lab.measures.latency import TOTAL, Stage, stages
 from lab.replay.explain import FILE as MISSED
 from lab.replay.explain import counts_in
-from lab.report import figures_arms, figures_forest, figures_studies
+from lab.report import figures_arms, figures_studies
 from lab.report.charts import Chart
 from lab.report.comparison import shown, worse
-from lab.report.entry import Material, ReportData, ReportFigure
-from lab.report.material import busiest, tier_shares, timeline
-from lab.report.stored import growth
+from lab.report.material import Material, ReportData, ReportFigure, busiest, growth, tier_shares, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
-from lab.studies.saturation import FILE as SATURATION
-from lab.studies.saturation import Point as SaturationPoint
-from lab.studies.scale import POINTS as SCALE
-from lab.studies.scale import ScalePoint
-from lab.studies.silence import FILE as SILENCE
-from lab.studies.silence import Point as SilencePoint
+from lab.studies.points import SATURATION, SCALE, SILENCE, SaturationPoint, ScalePoint, SilencePoint
 
 # How many conversations get a timeline.
 SHOWN_TIMELINES = 4
@@ -65,7 +58,7 @@ def _forest(data: ReportData) -> list[Chart]:
     if not comparison or not any(difference.conversations > 1 for difference in primary):
         return []
     arms = comparison.baseline, comparison.candidate
-    return [figures_forest.forest_chart(primary, *arms, beyond=worse(comparison))]
+    return [figures_arms.forest_chart(primary, *arms, beyond=worse(comparison))]
 
 
 def _slices(data: ReportData) -> list[Chart]:
@@ -73,7 +66,7 @@ def _slices(data: ReportData) -> list[Chart]:
     sliced = decisive_slices(comparison) if comparison else []
     if not comparison or not any(part.difference.conversations > 1 for part in sliced):
         return []
-    return [figures_forest.slices_chart(sliced, comparison.baseline, comparison.candidate)]
+    return [figures_arms.slices_chart(sliced, comparison.baseline, comparison.candidate)]
 
 
 def _rows(data: ReportData, name: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The charts of studies: saturation (seed 000), governance, silence, scale and sweep."""
+"""The charts of studies: saturation (seed 000), governance, silence, scale, sweep and latency."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from itertools import cycle
 from math import log10
 from typing import Any
 
+from lab.base.formatting import milliseconds
 from lab.report.charts import (
     COLOURS,
     MARKERS,
     TIERS,
+    Bar,
+    Bars,
     Chart,
     Columns,
     Heat,
@@ -18,19 +21,29 @@ from lab.report.charts import (
     Plot,
     Series,
     Words,
+    areas,
     colour_of,
     nice_axis,
     powers_axis,
     shares_axis,
     sizes_axis,
 )
-from lab.studies import governance
-from lab.studies.draws import MODES
-from lab.studies.saturation import REFERENCES, Point
-from lab.studies.scale import ScalePoint
-from lab.studies.silence import Chosen
-from lab.studies.silence import Point as SilencePoint
-from lab.studies.sweep.front import Configuration
+from lab.report.figures_arms import STAGES
+from lab.studies.points import (
+    MODES,
+    POLICIES,
+    REFERENCES,
+    SATURATED,
+    UNTIERED,
+    Chosen,
+    Configuration,
+    GovernancePoint,
+    SaturationPoint,
+    ScalePoint,
+    SilencePoint,
+    grading_finding,
+    saturated,
+)
 
 TITLES = {
     "distractors": "irrelevant memories",
@@ -67,7 +80,7 @@ COSTS = {
 SHADES = ("#56B4E9", "#0072B2", "#E69F00", "#CC79A7", "#999999")
 
 
-def saturation_chart(points: Sequence[Point]) -> Chart:
+def saturation_chart(points: Sequence[SaturationPoint]) -> Chart:
     """Return hits, relevant nice memories and repeats against the must_remember share.
 
     One row per way of choosing the must_remember memories; the band is the range over seeds.
@@ -81,7 +94,7 @@ def saturation_chart(points: Sequence[Point]) -> Chart:
         "samples. Orange squares: tier_first_v1. Blue circles: tier_quota_v1."
         f"{others} Dashed: no tiers. Dotted: the oracle.",
     )
-    references = [arm for arm in REFERENCES if any(point.arm == arm for point in points)]
+    references = [arm for arm in UNTIERED if any(point.arm == arm for point in points)]
     x = shares_axis("must_remember, share of all memories")
     panels = []
     for mode in MODES:
@@ -106,7 +119,7 @@ def saturation_chart(points: Sequence[Point]) -> Chart:
     return Chart(words, panels, key)
 
 
-def _saturation_finding(points: Sequence[Point]) -> str:
+def _saturation_finding(points: Sequence[SaturationPoint]) -> str:
     """Return the share at which the policies' hit rates differ most, for irrelevant must_remember memories."""
     means = {
         arm: _means([point for point in points if (point.mode, point.arm) == (MODES[0], arm)], "hit") for arm in MARKERS
@@ -122,11 +135,11 @@ def _saturation_finding(points: Sequence[Point]) -> str:
     )
 
 
-def _means(points: Sequence[Point], field: str) -> dict[float, float]:
+def _means(points: Sequence[SaturationPoint], field: str) -> dict[float, float]:
     return {share: sum(values) / len(values) for share, values in _by_share(points, field).items()}
 
 
-def _by_share(points: Sequence[Point], field: str) -> dict[float, list[float]]:
+def _by_share(points: Sequence[SaturationPoint], field: str) -> dict[float, list[float]]:
     by_share: dict[float, list[float]] = {}
     for point in points:
         value = getattr(point, field)
@@ -252,16 +265,16 @@ def _part(point: SilencePoint | Chosen) -> tuple[str, str, str]:
     return point.embedder, point.language, point.arm
 
 
-def governance_chart(points: Sequence[governance.Point]) -> Chart:
+def governance_chart(points: Sequence[GovernancePoint]) -> Chart:
     """Return a row for each grader: labels, hits, repeats and saturation of both policies by threshold."""
-    first, second = governance.POLICIES
+    first, second = POLICIES
     graders = list(dict.fromkeys(point.grader for point in points if point.grader))
     words = Words(
-        governance.finding(points, graders[0]),
+        grading_finding(points, graders[0]),
         "Each memory is graded; must_remember from the threshold on (x, falling). hit@6: a relevant memory is "
-        f"injected. Orange squares: {first}. Blue circles: {second}. Dashed: {governance.REFERENCES[0]}, without "
-        f"tiers. Dotted: {governance.REFERENCES[1]}. A vertical line: {first} injects only must_remember in "
-        f"{governance.SATURATED:.0%} of its recalls.",
+        f"injected. Orange squares: {first}. Blue circles: {second}. Dashed: {REFERENCES[0]}, without "
+        f"tiers. Dotted: {REFERENCES[1]}. A vertical line: {first} injects only must_remember in "
+        f"{SATURATED:.0%} of its recalls.",
     )
     panels: list[Plot | Columns] = []
     for grader in graders:
@@ -275,7 +288,7 @@ def governance_chart(points: Sequence[governance.Point]) -> Chart:
         colours = {name: TIERS[tier] for name, tier in LABELS.items()}
         about = f"threshold, from {high:.2f} to {low:.2f}"
         panels.append(Columns(f"labels by {grader}", labels, colours, about, shares_axis("share of memories")))
-        end = governance.saturated(points, grader)
+        end = saturated(points, grader)
         for field, title in GOVERNED:
             series = [
                 Series(
@@ -284,7 +297,7 @@ def governance_chart(points: Sequence[governance.Point]) -> Chart:
                     colour_of(arm),
                     MARKERS[arm],
                 )
-                for arm in governance.POLICIES
+                for arm in POLICIES
             ]
             if end is not None:
                 at = end.must_from or 0.0
@@ -297,8 +310,8 @@ def governance_chart(points: Sequence[governance.Point]) -> Chart:
             panels.append(Plot(series, x, shares_axis(), f"{title}, {grader}", lines))
     key = [
         *(Key(name, TIERS[tier], "s", None) for name, tier in LABELS.items()),
-        *(Key(arm, colour_of(arm), MARKERS[arm], "-") for arm in governance.POLICIES),
-        *(Key(arm, colour_of(arm), "", LINES.get(arm, ":")) for arm in governance.REFERENCES),
+        *(Key(arm, colour_of(arm), MARKERS[arm], "-") for arm in POLICIES),
+        *(Key(arm, colour_of(arm), "", LINES.get(arm, ":")) for arm in REFERENCES),
     ]
     return Chart(words, panels, key, across=4 if len(graders) > 1 else 2)
 
@@ -322,7 +335,7 @@ def front_chart(configurations: Sequence[Configuration], reference: Mapping[str,
             for size in sizes
         ]
         front = sorted(at[one.number] for one in configurations if one.on_front)
-        series.insert(0, Series("front", front, "#333333", "D", None))
+        series.append(Series("front", front, "#333333", "D", None))
         cost, hit = reference.get(measure), reference.get("Success")
         if cost is not None and hit is not None:
             series.append(Series("hybrid (no tiers)", [(cost, hit)], COLOURS["hybrid"], "*", None))
@@ -357,7 +370,7 @@ def heat_chart(
         )
         for measure, title in SHOWN.items()
     ]
-    return Chart(Words("Mean over all other knobs; brighter is better"), panels)
+    return Chart(Words("Mean over all other knobs; bluer is better"), panels)
 
 
 def _mean(configurations: Sequence[Configuration], knobs: Mapping[str, Any], measure: str) -> float:
@@ -367,3 +380,115 @@ def _mean(configurations: Sequence[Configuration], knobs: Mapping[str, Any], mea
         if all(configuration.knobs.get(key) == value for key, value in knobs.items())
     ]
     return sum(values) / len(values) if values else float("nan")
+
+
+# Arms without a colour of their own take these in order.
+SPARE = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
+STORES = {"lancedb": "-", "exact": "--"}
+MARKS = "so^Dv<>PX"
+SPENT = {"append, including compaction": "#E69F00", "recall": "#0072B2"}
+Turns = Sequence[Mapping[str, Any]]
+
+
+def size_chart(warm: Turns) -> Chart:
+    """Return p50 and p95 of a turn against the number of memories, on logarithmic axes, with intervals as bars."""
+    looks = _looks(warm)
+    of_turns = {name: [turn for turn in warm if _of(turn, name)] for name in ("p50", "p95")}
+    every = [_of(turn, name)["value"] for name, turns in of_turns.items() for turn in turns]
+    # A bound of 0 has no place on a logarithmic axis.
+    least = min(every, default=1.0) / 10
+    x, places = sizes_axis((turn["memories"] for turn in warm), "memories in the store")
+    panels, key = [], {}
+    for name, title in (("p50", "median turn (p50)"), ("p95", "95th percentile (p95)")):
+        series = []
+        for store, dash in STORES.items():
+            for arm, (colour, marker) in looks.items():
+                turns = [turn for turn in of_turns[name] if (turn["store"], turn["arm"]) == (store, arm)]
+                if turns:
+                    label = arm if store == "lancedb" else f"{arm}, exact store"
+                    key[label] = Key(label, colour, marker, dash)
+                    at = [(places[turn["memories"]], _of(turn, name)) for turn in turns]
+                    series.append(_curve(label, at, colour, marker, dash, least))
+        values = [edge for one in series for _, low, high in one.band for edge in (low, high)]
+        y = powers_axis([10**value for value in values], "milliseconds per turn")
+        panels.append(Plot(series, x, y, title if series else f"{title}: n too small"))
+    words = Words("Memory latency of a turn by store size", "Bars are 95 % intervals.")
+    return Chart(words, panels, list(key.values()), across=2)
+
+
+def stages_chart(warm: Turns) -> Chart:
+    """Return the mean of each stage as a share of the turn, stacked, one bar per arm and size."""
+    shown = [turn for turn in warm if _stage_mean(turn, "total")]
+    several = len({turn["store"] for turn in shown}) > 1
+    rows = []
+    for turn in shown:
+        total = _stage_mean(turn, "total")
+        parts = {stage: _stage_mean(turn, stage) / total for stage in STAGES}
+        parts["the rest"] = max(0.0, 1 - sum(parts.values()))
+        where = f", {turn['store']}" if several else ""
+        rows.append(Bar(f"{turn['arm']}{where}, {turn['memories']:,}", parts, f"{milliseconds(total)} ms"))
+    colours = {**STAGES, "the rest": "#BBBBBB"}
+    words = Words("Time of a turn by stage", "Shares of the mean turn, with the mean turn beside each bar.")
+    return Chart(words, [Bars(rows, colours, 1.0)], areas(colours))
+
+
+def compaction_chart(waiting: Turns, cadence: Turns, note: str | None = None) -> Chart:
+    """Return a turn over a table with uncompacted rows, and the cost of an append and a recall by cadence.
+
+    ``note`` is a sentence below both.
+    """
+    turns = [turn for turn in waiting if turn["recall"]["p50"]]
+    spent = {turn["waiting"]: turn["compact_ms"] for turn in waiting if turn["compact_ms"]}
+    x, places = sizes_axis((turn["waiting"] for turn in waiting), "rows appended one by one since the last compaction")
+    every = [*spent.values(), *(turn["recall"]["p50"]["value"] for turn in turns)]
+    least = min(every, default=1.0) / 10
+    series = []
+    for arm, (colour, marker) in _looks([*waiting, *cadence]).items():
+        at = [(places[turn["waiting"]], turn["recall"]["p50"]) for turn in turns if turn["arm"] == arm]
+        if at:
+            series.append(_curve(f"{arm}, a turn (p50)", at, colour, marker, "-", least))
+    points = [(places[rows], log10(max(ms, least))) for rows, ms in spent.items()]
+    series.append(Series("compacting them all, once", points, "#333333", "X", ":"))
+    edges = [edge for one in series for _, *pair in one.band for edge in pair] + [value for _, value in points]
+    y = powers_axis([10**value for value in edges], "milliseconds")
+    base = waiting[0]["memories"] if waiting else 0
+    rows = [
+        Bar(
+            f"{turn['arm']}, {turn['compact_every']} rows between compactions",
+            dict(zip(SPENT, (turn["append"]["mean"] or 0.0, turn["recall"]["mean"] or 0.0), strict=True)),
+            f"{milliseconds((turn['append']['mean'] or 0.0) + (turn['recall']['mean'] or 0.0))} ms",
+        )
+        for turn in cadence
+    ]
+    most = max((sum(row.parts.values()) for row in rows), default=1.0)
+    panels: list[Plot | Bars] = [
+        Plot(series, x, y, f"uncompacted rows on top of {base:,} compacted ones"),
+        Bars(rows, SPENT, most, title="one append and one recall, mean"),
+    ]
+    key = [*(Key(one.name, one.colour, one.marker, one.dash) for one in series), *areas(SPENT)]
+    return Chart(Words("The cost of uncompacted rows", note or ""), panels, key, across=2)
+
+
+def _curve(
+    label: str, at: Sequence[tuple[float, Mapping[str, float]]], colour: str, marker: str, dash: str, least: float
+) -> Series:
+    """Return quantiles by place, with their intervals as bars, on a logarithmic axis."""
+
+    def place(value: float) -> float:
+        return log10(max(value, least))
+
+    band = [(x, place(value["low"]), place(value["high"])) for x, value in at]
+    return Series(label, [(x, place(value["value"])) for x, value in at], colour, marker, dash, band, has_bars=True)
+
+
+def _looks(turns: Turns) -> dict[str, tuple[str, str]]:
+    spare, arms = cycle(SPARE), dict.fromkeys(turn["arm"] for turn in turns)
+    return {arm: (COLOURS.get(arm) or next(spare), marker) for arm, marker in zip(arms, cycle(MARKS), strict=False)}
+
+
+def _of(turn: Mapping[str, Any], name: str) -> Any:
+    return turn["stages"].get("total", {}).get(name)
+
+
+def _stage_mean(turn: Mapping[str, Any], stage: str) -> float:
+    return float(turn["stages"].get(stage, {}).get("mean") or 0.0)

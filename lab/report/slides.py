@@ -299,10 +299,10 @@ def _columns(axes: Axes, panel: Columns) -> None:
 
 def _heat(axes: Axes, heat: Heat) -> None:
     shades = charts.heat_shades(heat)
-    axes.imshow(shades, aspect="auto", cmap="cividis", vmin=0, vmax=1)
+    axes.imshow(shades, aspect="auto", cmap="Blues", vmin=0, vmax=1)
     for y, (values, bright) in enumerate(zip(heat.cells, shades, strict=True)):
         for x, value in enumerate(values):
-            colour = "black" if bright[x] > 0.5 else "white"
+            colour = "white" if bright[x] > 0.6 else "black"
             axes.text(x, y, number(value), ha="center", va="center", fontsize=SMALL, color=colour)
     for axis, (label, names) in ((axes.xaxis, heat.across), (axes.yaxis, heat.down)):
         axis.set_ticks(range(len(names)), names)

@@ -98,18 +98,6 @@ def text_table(
     return "\n\n".join(_drawn(*_part(headers, cells, group), left) for group in groups)
 
 
-def text_tables(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table whose columns are whole: those that do not fit beside each other follow in further tables.
-
-    Each of them begins with the first column.
-    """
-    cells = _cells(rows)
-    groups = _groups(headers, cells, 1, width())
-    if groups is None:
-        return text_table(headers, rows)
-    return "\n\n".join(_drawn(*_part(headers, cells, group), 1) for group in groups)
-
-
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
     """Return the texts of cells; a number is joined to its unit, so that both stay on one line."""
     return [[_UNIT.sub(_JOINED, show(cell)) for cell in row] for row in rows]

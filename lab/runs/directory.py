@@ -314,8 +314,9 @@ def open_run(path: Path, *, allow_failed: bool = False) -> RunDirectory:
 
 
 FILES = (
-    *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet", "scale.parquet", "missed.parquet"),
-    "admission.json",
+    *("golden.jsonl", "failures.jsonl", "scores.parquet", "admission.json"),
+    *(f"{study}.parquet" for study in ("saturation", "scale", "missed", "retention")),
+    *(f"{study}.html" for study in ("missed", "ablate", "retention")),
     *(VERDICT, "verdict.xml", "verdict.prom", REPORT, "report.md", REPORT_DATA),
     *(f"acceptance/{VERDICT}", "acceptance/verdict.xml", "acceptance/acceptance.html"),
 )

@@ -6,7 +6,7 @@ metadata identifies what it was computed from, and holds a checksum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -120,14 +120,14 @@ class Scores:
 
     def of_arm(self, arm: str) -> dict[str, Values]:
         """Return the values of an arm by measure, without units that have none."""
-        return {
-            measure: Values(*map(list, zip(*known, strict=True)))
-            for measure, values in self.all_of_arm(arm).items()
-            if (known := [row for row in zip(*values, strict=True) if row[2] == row[2]])
-        }
+        return {name: values for name, values in self._by_measure(arm, known=True).items() if values.at}
 
     def all_of_arm(self, arm: str) -> dict[str, Values]:
         """Return the units of an arm by measure; a missing value is NaN."""
+        return self._by_measure(arm, known=False)
+
+    def _by_measure(self, arm: str, *, known: bool) -> dict[str, Values]:
+        """Return the units of an arm by measure, with ``known`` only those that have a value."""
         import numpy as np
 
         scores = self.where(self.arm == list(self.arms).index(arm))
@@ -135,12 +135,20 @@ class Scores:
         by_measure = {}
         for number in dict.fromkeys(scores.measure.tolist()):
             rows = scores.measure == number
+            if known:
+                rows &= ~np.isnan(scores.value)
             by_measure[self.measures[number]] = Values(
                 units[scores.at[rows]].tolist(),
                 conversations[scores.conversation[rows]].tolist(),
                 scores.value[rows].tolist(),
             )
         return by_measure
+
+    def only(self, measures: Collection[str]) -> Scores:
+        """Return the values of some measures."""
+        import numpy as np
+
+        return self.where(np.isin(self.measure, [at for at, name in enumerate(self.measures) if name in measures]))
 
     def where(self, selected: Flags) -> Scores:
         """Return the flagged values."""

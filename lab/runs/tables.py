@@ -6,9 +6,9 @@ A table is refused before it is used if it has other columns than this version's
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 from lab.base.errors import CannotMeasure
 from lab.base.files import write_atomically
@@ -121,6 +121,28 @@ def table_of(rows: Iterable[Sequence[object]], types: Mapping[str, pa.DataType])
 
     columns = list(zip(*rows, strict=True)) or [()] * len(types)
     return pa.table({name: pa.array(column, kind) for (name, kind), column in zip(types.items(), columns, strict=True)})
+
+
+def write_points(
+    kind: type[NamedTuple], points: Sequence[NamedTuple], path: Path, /, *, wide: Collection[str] = (), **about: str
+) -> pa.Table:
+    """Write records of a ``kind`` as Parquet, one row each, and return the table.
+
+    A column has the name and the type of its field; whole numbers have 32 bits, those of ``wide`` fields 64. ``about``
+    is the table's metadata.
+    """
+    import pyarrow as pa
+
+    types = {str: pa.string(), float: pa.float64(), int: pa.int32(), bool: pa.bool_()}
+    fields = {
+        name: next(types[each] for each in (get_args(hint) or (hint,)) if each in types)
+        for name, hint in get_type_hints(kind).items()
+    }
+    table = table_of(points, fields | dict.fromkeys(wide, pa.int64()))
+    if about:
+        table = table.replace_schema_metadata(about)
+    write_table(table, path)
+    return table
 
 
 def table_bytes(table: pa.Table) -> bytes:

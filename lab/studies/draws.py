@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from lab.replay.labels import NICE_OF_REST, Labels
 from lab.replay.plan import Plan
+from lab.studies.points import MODES
 
-MODES = ("distractors", "independent")
 SHARES = (0.01, 0.03, 0.06, 0.10, 0.20, 0.30, 0.45, 0.60, 0.80, 0.90, 1.0)
 
 

@@ -9,28 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording
-from lab.replay.command import NO_GOLD, shown_path
+from lab.replay.command import require_gold
 from lab.replay.plan import make_plan
 from lab.runs.request import ReplayRequest
-from lab.runs.tables import table_of, write_table
+from lab.studies.points import POLICIES, REFERENCES, GovernancePoint
 from lab.studies.relabelled import Assignment, Tally, relabelled, total
 from lab.systems.openclaw.capture.candidates import IMPORTANCE
 from lab.systems.openclaw.memory import MUST_FROM, NICE_FROM, label_of_score
 from lab.systems.sidecar import grade_observation
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-POLICIES = ("tier_first_v1", "tier_quota_v1")
-REFERENCES = ("hybrid", "random")
 STEPS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3)
-# tier_first_v1 counts as saturated if this share of its recalls injects must_remember memories alone.
-SATURATED = 0.9
 
 
 @lru_cache(maxsize=1 << 16)
@@ -63,27 +54,6 @@ class Grading:
         return label_of_score(score, self.must_from, self.nice_from)
 
 
-class Point(NamedTuple):
-    """The scores of one arm under one threshold, over all conversations.
-
-    ``must``, ``nice``, ``ignored`` and ``unknown`` are shares of all memories. ``full`` is the share of recalls that
-    inject must_remember memories alone. ``conversations`` is their number. References have a ``must_from`` of None,
-    because they ignore labels.
-    """
-
-    grader: str
-    must_from: float | None
-    arm: str
-    must: float | None
-    nice: float | None
-    ignored: float | None
-    unknown: float | None
-    hit: float
-    repeat: float | None
-    full: float | None
-    conversations: int
-
-
 def governance(
     request: ReplayRequest,
     *,
@@ -92,7 +62,7 @@ def governance(
     nice_from: float = NICE_FROM,
     jobs: int = 1,
     announce: Callable[[str], None] = lambda _: None,
-) -> list[Point]:
+) -> list[GovernancePoint]:
     """Score both policies at every threshold of every grader, and arms that ignore labels once.
 
     Raises :class:`UnusableInput` for an unknown grader, and without a golden set.
@@ -104,8 +74,7 @@ def governance(
         if not 0 <= threshold <= 1:
             raise UnusableInput(f"threshold {threshold} is not from 0 to 1")
     plan = make_plan(replace(request, arms=(*POLICIES, *REFERENCES)))
-    if not any(probe.relevant for probe in plan.library.golden.probes):
-        raise UnusableInput(f"{shown_path(request.path)}: {NO_GOLD}")
+    require_gold(plan)
     gradings = tuple(
         Assignment(grading, grading)
         for name in graders
@@ -115,13 +84,13 @@ def governance(
     return [_point(*key, parts) for key, parts in relabelled(plan, gradings, jobs, announce).items()]
 
 
-def _point(grading: Grading | None, arm: str, parts: Sequence[Tally]) -> Point:
+def _point(grading: Grading | None, arm: str, parts: Sequence[Tally]) -> GovernancePoint:
     tally, graded = total(parts), grading is not None
 
     def share(count: int) -> float | None:
         return count / tally.memories if graded and tally.memories else None
 
-    return Point(
+    return GovernancePoint(
         grading.grader if grading else "",
         grading.must_from if grading else None,
         arm,
@@ -134,51 +103,3 @@ def _point(grading: Grading | None, arm: str, parts: Sequence[Tally]) -> Point:
         tally.full / tally.recalls if graded and tally.recalls else None,
         len(parts),
     )
-
-
-def saturated(points: Sequence[Point], grader: str) -> Point | None:
-    """Return the highest threshold at which tier_first_v1 is saturated, if there is any."""
-    return next(
-        (
-            point
-            for point in points
-            if (point.grader, point.arm) == (grader, POLICIES[0]) and (point.full or 0.0) >= SATURATED
-        ),
-        None,
-    )
-
-
-def finding(points: Sequence[Point], grader: str) -> str:
-    """Return in one sentence where grading alone saturates recall, and what the quotas change there."""
-    point = saturated(points, grader)
-    if point is None:
-        return f"No threshold of {grader} saturates tier_first_v1"
-    other = next(
-        one for one in points if (one.grader, one.must_from, one.arm) == (grader, point.must_from, POLICIES[1])
-    )
-    return (
-        f"Graded by {grader}, tier_first_v1 is saturated from a threshold of {point.must_from:g} on "
-        f"({point.must:.0%} must_remember, {point.ignored:.0%} ignored): it hits on {point.hit:.0%} of the probes, "
-        f"tier_quota_v1 on {other.hit:.0%}"
-    )
-
-
-def distinct(points: Sequence[Point], grader: str) -> list[Point]:
-    """Return the points of a grader, without thresholds that label as the threshold before does, then references."""
-    shown: list[Point] = []
-    for point in points:
-        same = [one for one in shown if (one.grader, one.arm) == (grader, point.arm)][-1:]
-        if point.grader == grader and not (same and same[0][3:] == point[3:]):
-            shown.append(point)
-    return [*shown, *(point for point in points if not point.grader)]
-
-
-def write_points(points: Sequence[Point], path: Path) -> pa.Table:
-    """Write the points as Parquet and return the table."""
-    import pyarrow as pa
-
-    text, number = pa.string(), pa.float64()
-    types = (text, number, text, *[number] * 7, pa.int32())
-    table = table_of(points, dict(zip(Point._fields, types, strict=True)))
-    write_table(table, path)
-    return table

@@ -16,7 +16,7 @@ from lab.recordings.model import MUST, NICE, Memory, Recording
 from lab.replay.plan import Plan, plan_of
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import read_gold
-from lab.runs.tables import table_of, write_table
+from lab.runs.tables import write_points
 from lab.systems.sidecar import DURABLE, PRIORITIES
 
 if TYPE_CHECKING:
@@ -80,6 +80,27 @@ class Life:
                 return before + days * DAY_MS
             before = max(before, time)
         return None
+
+
+class LastUse(NamedTuple):
+    """When a memory was last used under one arm, in epoch milliseconds; None if never.
+
+    ``archived_at`` is None if the rule never archives it. ``retrieved`` and ``included`` say how often it was,
+    ``relevant`` to how many probes it is, ``lost`` to how many of them after it was archived.
+    """
+
+    arm: str
+    conversation: str
+    memory: str
+    priority: str
+    created_at: int
+    last_retrieved_at: int | None
+    last_included_at: int | None
+    archived_at: int | None
+    retrieved: int
+    included: int
+    relevant: int
+    lost: int
 
 
 class Loss(NamedTuple):
@@ -225,20 +246,13 @@ def largest(found: Sequence[Life], most_lost: float, signal: str = "included") -
 
 
 def write_lives(found: Sequence[Life], path: Path, rule: Rule = DEFAULT, signal: str = "included") -> pa.Table:
-    """Write one row for each memory and arm as Parquet, and return the table.
-
-    Columns: ``arm, conversation, memory, priority, created_at, last_retrieved_at, last_included_at`` (null if never),
-    ``archived_at`` (null if the rule never archives it), ``retrieved, included``: how often, ``relevant``: to how many
-    probes, ``lost``: to how many of them after it was archived. Times are in epoch milliseconds.
-    """
-    import pyarrow as pa
-
+    """Write a :class:`LastUse` for each memory and arm as Parquet, and return the table."""
     rows = []
     for life in found:
         archived = life.archived_at(rule, signal)
         lost = sum(archived is not None and archived <= time for time, _ in life.wanted)
         rows.append(
-            (
+            LastUse(
                 life.arm,
                 life.conversation,
                 life.memory,
@@ -253,15 +267,9 @@ def write_lives(found: Sequence[Life], path: Path, rule: Rule = DEFAULT, signal:
                 lost,
             )
         )
-    texts = dict.fromkeys(("arm", "conversation", "memory", "priority"), pa.string())
-    times = dict.fromkeys(("created_at", "last_retrieved_at", "last_included_at", "archived_at"), pa.int64())
-    counts = dict.fromkeys(("retrieved", "included", "relevant", "lost"), pa.int32())
-    table = table_of(rows, texts | times | counts)
-    table = table.replace_schema_metadata(
-        {"kind": KIND, "schema_version": VERSION, "rule": str(rule), "signal": signal}
-    )
-    write_table(table, path)
-    return table
+    times = [name for name in LastUse._fields if name.endswith("_at")]
+    about = {"kind": KIND, "schema_version": VERSION, "rule": str(rule), "signal": signal}
+    return write_points(LastUse, rows, path, wide=times, **about)
 
 
 def span_days(found: Sequence[Life]) -> float:

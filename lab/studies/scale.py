@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import counted
 from lab.measures.latency import TOTAL, stages
 from lab.measures.score import score_and_write, summarise
-from lab.replay.command import NO_GOLD, shown_path
+from lab.replay.command import require_gold
 from lab.replay.haystack import TooFew
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
@@ -24,26 +24,11 @@ from lab.runs.directory import RunDirectory
 from lab.runs.notes import trial
 from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
-from lab.runs.tables import read_table, table_of, write_table
+from lab.runs.tables import read_table, write_points
+from lab.studies.points import SCALE, ScalePoint
 
 SIZES = (0, 25, 100, 400, 1_600, 6_400)
-POINTS, SUMMARY = "scale.parquet", "scale.json"
-
-
-class ScalePoint(NamedTuple):
-    """The means of one arm with a haystack of ``memories``, and the quantiles of its turns in milliseconds.
-
-    ``in_reach`` is the mean number of memories that a probe can recall. A value is None if no probe or turn has one.
-    """
-
-    memories: int
-    arm: str
-    in_reach: float | None
-    hit: float | None
-    clean_hit: float | None
-    repeat: float | None
-    p50: float | None
-    p95: float | None
+SUMMARY = "scale.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +95,7 @@ def scale(
     if not ordered or ordered[0] < 0:
         raise UnusableInput("haystacks to compare: give whole numbers from 0")
     without = make_plan(replace(request, haystack=0, haystack_from=()))
-    probes = sum(bool(probe.relevant) for recording in without.recordings for probe in without.probes(recording))
-    if not probes:
-        raise UnusableInput(f"{shown_path(request.path)}: {NO_GOLD}")
+    probes = require_gold(without)
     # Every size has the same notes on the recordings, so they are announced once.
     notes = set(without.library.golden.notes)
     for note in without.library.golden.notes:
@@ -157,7 +140,7 @@ def scale(
     write_atomically(out / SUMMARY, dump_json({"kind": "lab.scale", **result.as_json()}))
     # In every run as well, so that its report shows the chart.
     for folder in (out, *(out / f"haystack-{size}" for size in ordered if size not in unavailable)):
-        write_points(result.points, folder / POINTS)
+        write_points(ScalePoint, result.points, folder / SCALE)
     return result
 
 
@@ -193,11 +176,3 @@ def in_reach(run: RunDirectory) -> float | None:
         rows = zip(arms, probes, counts, strict=True)
         visible += [count for arm, probe, count in rows if arm == run.arms[0] and probe in gold]
     return sum(visible) / len(visible) if visible else None
-
-
-def write_points(points: Sequence[ScalePoint], path: Path) -> None:
-    """Write the points as Parquet."""
-    import pyarrow as pa
-
-    types = (pa.int32(), pa.string(), *[pa.float64()] * 6)
-    write_table(table_of(points, dict(zip(ScalePoint._fields, types, strict=True))), path)

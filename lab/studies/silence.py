@@ -8,19 +8,17 @@ curve. A test compares it with replays of ``lab.silence``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.draw import draw
 from lab.base.errors import NotComparable
 from lab.retrieval.silence import SIGNALS
-from lab.runs.tables import write_table
+from lab.studies.points import Chosen, SilencePoint
 
 if TYPE_CHECKING:
     import numpy as np
 
 EVERY = "all"
-FILE = "silence.parquet"
 
 
 class Answer(NamedTuple):
@@ -38,37 +36,6 @@ class Answer(NamedTuple):
     hit: bool
     filled: bool
     signals: tuple[float, ...]
-
-
-class Point(NamedTuple):
-    """One threshold: hit rate over probes with gold, and false recall over those without, in a part of the probes."""
-
-    embedder: str
-    language: str
-    arm: str
-    signal: str
-    threshold: float
-    hit: float
-    false_recall: float
-
-
-class Chosen(NamedTuple):
-    """A threshold that was chosen on one half of the conversations, and its effect on the other half.
-
-    ``rule`` is ``cost`` or ``loss``. The values before and after the arrow are without and with the threshold.
-    """
-
-    embedder: str
-    language: str
-    arm: str
-    signal: str
-    rule: str
-    auroc: float
-    with_gold: int
-    without_gold: int
-    threshold: float
-    hit: tuple[float, float]
-    false_recall: tuple[float, float]
 
 
 class Terms(NamedTuple):
@@ -157,10 +124,10 @@ def choose(curve: Curve, rule: str, terms: Terms) -> float:
     return best
 
 
-def curves(answers: Sequence[Answer], embedder: str) -> list[Point]:
+def curves(answers: Sequence[Answer], embedder: str) -> list[SilencePoint]:
     """Return every threshold of every signal, arm and language, and of all languages together."""
     return [
-        Point(embedder, language, arm, signal, threshold, *curve.at(threshold))
+        SilencePoint(embedder, language, arm, signal, threshold, *curve.at(threshold))
         for language, arm, _, signal, curve in _parts(answers)
         for threshold in curve.thresholds()
     ]
@@ -210,10 +177,3 @@ def _parts(answers: Sequence[Answer]) -> Iterator[tuple[str, str, list[Answer], 
                 continue
             for signal in SIGNALS:
                 yield language, arm, part, signal, Curve(part, signal)
-
-
-def write_points(points: Sequence[Point], path: Path) -> None:
-    """Write the curves as Parquet, one row per threshold."""
-    import pyarrow as pa
-
-    write_table(pa.Table.from_pylist([point._asdict() for point in points]), path)

@@ -1,8 +1,10 @@
-"""The web application: routes, access control and security headers."""
+"""The web application: routes, access control and security headers; no other module opens a port."""
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -15,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from lab.base.errors import LabError
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.report.charts import TIERS
 from lab.view.address import NotFound
 from lab.view.pages import Viewer
@@ -159,3 +161,54 @@ def _static(name: str) -> Response:
         return Response(content, media_type="text/javascript")
     chips = "".join(f".tier-{tier} {{ border-left-color: {colour}; }}\n" for tier, colour in TIERS.items())
     return Response(content + chips, media_type="text/css")
+
+
+LOOPBACK = "127.0.0.1"
+# Seconds that responses in progress are given when the server stops.
+GRACE = 2
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on the loopback address; 0 means any free port.
+
+    Raises :class:`UnusableInput` if the port is in use or not permitted.
+    """
+    # With the protocol named, asyncio sends each answer at once instead of waiting for the one before to be confirmed.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            # Allows a port that was closed just before. On Windows the option would allow sharing the port.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((LOOPBACK, port))
+        sock.listen(128)
+    except OSError as error:
+        sock.close()
+        reason = (error.strerror or str(error)).lower()
+        raise UnusableInput(
+            f"port {port} cannot be opened ({reason}); choose another --port, or --port 0 for any free one"
+        ) from None
+    return sock
+
+
+def serve(app: ASGIApp, sock: socket.socket) -> None:
+    """Serve until interrupted, then finish the responses in progress.
+
+    Depending on when the interrupt arrives, uvicorn raises :class:`KeyboardInterrupt` again or returns.
+    """
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+    server = uvicorn.Server(config)
+    server.run(sockets=[sock])
+    if not server.started:
+        raise CannotMeasure("the server could not be started")

@@ -10,29 +10,172 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.base.errors import LabError, UnusableInput
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import read_json
+from lab.base.formatting import interval, p_value, signed
 from lab.base.formatting import number as formatted
-from lab.base.formatting import signed
+from lab.compare.arms import ArmMean
+from lab.compare.paired import Comparison, Difference, compare_arms
+from lab.measures.catalogue import direction, entry_of
 from lab.replay.explain import CAUSES
-from lab.runs.directory import REPORT, REPORT_DATA
+from lab.report.comparison import first_line, gains, notes, reading
+from lab.runs.directory import REPORT, REPORT_DATA, VERDICT, failed_summary
 from lab.runs.notes import trial_line, trial_of
 from lab.view.address import Address, Listing, NotFound, link, listing
-from lab.view.compared import Compared
-from lab.view.home import home_model
 from lab.view.index import Index, Pair, Tally
 from lab.view.live import Live, State
 from lab.view.probes import ProbeTable, Query
-from lab.view.strip import SIGNS, strip
-from lab.view.texts import Texts
-from lab.view.turns import Reader
+from lab.view.turns import SIGNS, Reader, Texts, strip
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
     from lab.base.columns import Flags
+
+KEPT = 16
+
+
+class Line(NamedTuple):
+    """A measure in the comparison. ``reading`` is its conclusion in words; ``is_primary`` whether it decides."""
+
+    difference: Difference
+    reading: str
+    interval: str
+    p: str
+    is_primary: bool
+
+
+class Compared:
+    """Comparisons, cached by state and arms."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: dict[tuple[int, str, str], dict[str, Any]] = {}
+        self._state: State | None = None
+
+    def model(self, state: State, pair: Pair) -> dict[str, Any]:
+        """Return what the page shows of two arms. Raises :class:`LabError` if they cannot be compared."""
+        if pair.candidate is None:
+            raise CannotMeasure("a comparison needs two arms")
+        with self._lock:
+            if self._state is not state or len(self._kept) > KEPT:
+                self._kept, self._state = {}, state
+            key = (id(state), pair.baseline, pair.candidate)
+            if key not in self._kept:
+                self._kept[key] = _model(_comparison(state, pair.baseline, pair.candidate))
+            return self._kept[key]
+
+
+def _comparison(state: State, baseline: str, candidate: str) -> Comparison:
+    places, runs = state.index.runs.places, state.index.runs
+    base, cand = places[baseline], places[candidate]
+    if base.run == cand.run:
+        return compare_arms(state.index.part(base.run), base.arm, cand.arm, scores=state.values.scores(base.run))
+    return compare_arms(
+        state.index.part(base.run),
+        base.arm,
+        f"{runs.all[cand.run].path}:{cand.arm}",
+        scores=state.values.scores(base.run),
+    )
+
+
+def _model(comparison: Comparison) -> dict[str, Any]:
+    primary = [difference for difference in comparison.differences if difference.measure in comparison.primary]
+    cut = ("", str(comparison.cutoff))
+    others = [
+        difference
+        for difference in comparison.differences
+        if difference not in primary and difference.measure.partition("@")[2] in cut
+    ]
+    conversations = max((difference.conversations for difference in primary or others), default=0)
+    return {
+        "conversations": conversations,
+        "family": comparison.family,
+        "lines": [_line(difference, comparison) for difference in (*primary, *others)],
+        "first": first_line(comparison),
+        # Without the legend, which explains columns of another table, and what is said of one of those.
+        "notes": [note for note in notes(comparison, primary)[1:] if "deff" not in note],
+        "gains": gains(comparison),
+        "gained": len(comparison.gained),
+        "lost": len(comparison.lost),
+        "cutoff": comparison.cutoff,
+    }
+
+
+def _line(difference: Difference, comparison: Comparison) -> Line:
+    p = difference.p if difference.p_holm is None else difference.p_holm
+    between = interval(difference.estimate.low, difference.estimate.high)
+    is_primary = difference.measure in comparison.primary
+    return Line(difference, reading(difference, comparison.family), between, p_value(p), is_primary)
+
+
+# Files of a run that the summary names, with what they are.
+FILES = {REPORT: "report", VERDICT: "verdict"}
+COUNTED = ("gained", "lost", "missed", "stale", "wrong scope", "forbidden", "needless", "repeated", "failed")
+
+
+class MeasureRow(NamedTuple):
+    """A measure in the table of arms: its name, which direction is better, its definition, and the mean by arm."""
+
+    measure: str
+    better: str
+    about: str
+    means: list[ArmMean | None]
+
+
+def home_model(state: State, pair: Pair) -> dict[str, Any]:
+    """Return what the summary shows."""
+    index = state.index
+    run = index.run
+    resolved = run.manifest.resolved
+    arms = [*pair.arms, *(arm for arm in index.arms if arm not in pair.arms)]
+    probes = int(index.judged.sum())
+    facts = {
+        "conversations": f"{len(index.read):,}",
+        "turns": f"{len(index.turns):,}",
+        "probes": f"{probes:,}, of which {probes - int(index.with_gold().sum()):,} need nothing" if probes else "none",
+        "memories": resolved.memories,
+        "labels": run.labels,
+        "haystack": run.haystack,
+        "embedder": resolved.embedder_model,
+        "items injected at most": run.cutoff,
+        "run key": ", ".join(other.manifest.run_key[:12] for other in index.runs.all),
+    }
+    failed = [failed_summary(other.manifest.failed) for other in index.runs.all if other.manifest.failed]
+    return {
+        "facts": facts,
+        "arms": arms,
+        "given": [arm for arm in arms if arm not in index.runs.contenders],
+        "rows": [_row(name, means, arms) for name, means in state.values.summary.items()],
+        "over": state.values.conversations,
+        "has_intervals": any(
+            mean.low is not None for means in state.values.summary.values() for mean in means.values()
+        ),
+        "computing": not state.values.is_done,
+        "no_values": state.values.problem,
+        "failed": failed,
+        "damaged": index.damaged,
+        "counts": [
+            (name, about, int(index.where(pair, name).sum())) for name, about in pair.filters.items() if name in COUNTED
+        ],
+        "has_gold": probes > 0,
+        "files": [
+            (name, what, str(other.path / name))
+            for other in index.runs.all
+            for name, what in FILES.items()
+            if (other.path / name).is_file()
+        ],
+    }
+
+
+def _row(measure: str, means: dict[str, ArmMean], arms: list[str]) -> MeasureRow:
+    entry = entry_of(measure)
+    better = direction(measure)
+    return MeasureRow(measure, better, entry.definition if entry else "", [means.get(arm) for arm in arms])
+
 
 SORTS = ("name", "turns", "probes", "flipped", "matching")
 # Seconds that a page waits for the measures of a run before it is shown without them.

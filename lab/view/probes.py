@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.runs.scores import Gold
 from lab.view.causes import NAMES, words
-from lab.view.facts import NOT_RANKED
-from lab.view.index import Pair
+from lab.view.index import NOT_RANKED, Pair
 from lab.view.live import State
 
 if TYPE_CHECKING:

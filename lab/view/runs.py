@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lab.base.errors import Incomplete, UnusableInput
 from lab.compare.comparable import require_comparable
-from lab.report.pair import choose_pair
+from lab.report.comparison import choose_pair
 from lab.runs.directory import DIGESTS, MANIFEST, RECEIPTS, RunDirectory, open_run
 from lab.runs.manifest import STARTED
 

@@ -1,4 +1,4 @@
-"""The content of turn pages: what each arm injected at a turn, and remarks on every item."""
+"""What turn pages show: the strip of the conversation, what each arm injected, remarks on every item, texts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, LabError
@@ -323,3 +324,103 @@ def _where(rank: int | None, pinned: bool) -> str:
     if pinned:
         return "in the Working Set"
     return f"ranked {rank}, not injected" if rank else "not in the ranking"
+
+
+HIT, NO_HIT, NO_PROBE, NOTHING_NEEDED, FAILED = "hit", "no hit", "no probe", "nothing needed", "failed"
+SIGNS = {HIT: "●", NO_HIT: "○", NO_PROBE: "·", NOTHING_NEEDED: "–", FAILED: "!"}
+
+
+class Cell(NamedTuple):
+    """A turn in the strip.
+
+    ``arms`` has what became of each shown arm, a key of :data:`SIGNS`; ``kinds`` are ``probe``, ``flip``, ``gained``,
+    ``lost`` and ``repeated``, where they apply. ``begins`` is the session that begins here, else empty.
+    """
+
+    number: int
+    turn: str
+    arms: tuple[str, ...]
+    kinds: tuple[str, ...]
+    begins: str
+    about: str
+
+
+def strip(index: Index, pair: Pair, conversation: str) -> list[Cell]:
+    """Return the cells of a conversation, one for each recall point, in order."""
+    position = index.conversations.index(conversation)
+    hits = {arm: index.hits(arm, pair.cutoff) for arm in pair.arms}
+    flips = {name: index.where(pair, name) for name in ("gained", "lost")} if pair.candidate else {}
+    cells: list[Cell] = []
+    session = ""
+    for number in range(index.starts[position], index.ends[position]):
+        turn = index.turns[number]
+        own = session_of(turn)
+        marks = {arm: index.marks(number, arm) for arm in pair.arms}
+        states = tuple(_state(index, number, bool(hits[arm][number]), "failed" in marks[arm], arm) for arm in pair.arms)
+        kinds = ["probe"] if index.judged[number] else []
+        kinds += [name for name, flags in flips.items() if flags[number]]
+        kinds += ["flip"] if len(kinds) > 1 else []
+        kinds += ["repeated"] if any("repeated" in marks[arm] for arm in pair.arms) else []
+        states_by_arm = zip(pair.arms, states, strict=True)
+        words = [f"{arm} {state}" for arm, state in states_by_arm if state != NO_PROBE]
+        words += [kind for kind in kinds if kind in ("gained", "lost", "repeated")]
+        about = ", ".join(words) or NO_PROBE
+        cells.append(Cell(number, turn, states, tuple(kinds), own if own != session else "", about))
+        session = own
+    return cells
+
+
+def session_of(turn: str) -> str:
+    """Return the session in the key of a turn, which is all but its last part."""
+    return turn.rpartition("/")[0]
+
+
+def _state(index: Index, number: int, hit: bool, failed: bool, arm: str) -> str:
+    if failed:
+        return FAILED
+    if not index.judged[number]:
+        return NO_PROBE
+    if index.first[arm][number] == 0:
+        return NOTHING_NEEDED
+    return HIT if hit else NO_HIT
+
+
+# Characters of a turn in a list.
+SHOWN = 160
+
+
+class Texts:
+    """The texts of the recordings of a run."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+        self._lowered: tuple[Index, list[str], list[str]] | None = None
+
+    def of(self, turn: str) -> str | None:
+        """Return the start of a turn's text on one line; None if the recordings cannot be read."""
+        try:
+            text = self._turns.get(turn, "")
+        except LabError:
+            return None
+        return " ".join(text[: 4 * SHOWN].split())[:SHOWN]
+
+    def lowered(self, index: Index) -> tuple[list[str], list[str]]:
+        """Return the casefolded texts of the turns and memories of an index, in its order, for the search."""
+        if self._lowered is None or self._lowered[0] is not index:
+            memories = {
+                memory.key: memory.text
+                for recording in self._recorded.plan().recordings
+                for memory in recording.memories
+            }
+            self._lowered = (
+                index,
+                [self._turns.get(key, "").casefold() for key in index.turns],
+                [memories.get(key, "").casefold() for key in index.memories],
+            )
+        return self._lowered[1:]
+
+    @cached_property
+    def _turns(self) -> dict[str, str]:
+        plan = self._recorded.plan()
+        texts = {probe.id: probe.query or "" for probe in plan.library.golden.probes}
+        return texts | {turn.key: turn.text for recording in plan.recordings for turn in recording.turns}

@@ -32,15 +32,16 @@ def test_json_has_one_entry_per_step(climbed: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
     found = json.loads(done.stdout)
-    assert list(found) == ["run", "trial", "steps", "figures"]
+    assert list(found) == ["run", "trial", "steps", "page", "figures"]
     assert (found["run"], found["trial"]) == ("run", ["2 hard rules per conversation sampled", "categories detected"])
     assert [(step["arm"], step["adds"]) for step in found["steps"]] == [(step.arm, step.adds) for step in ABLATION]
     assert found["steps"][0]["changes"] == {}
     assert all(step["changes"]["Success@6"]["p"] == 1.0 for step in found["steps"][1:])
     assert found["steps"][-1]["means"]["HardRules"] == 1.0
     assert found["steps"][0]["means"]["BackboneDuplication"] is None
-    assert found["figures"] == ["run/figures/ablation.svg", "run/figures/ablation.png"]
-    assert all((folder / file).is_file() for file in found["figures"])
+    assert (found["page"], found["figures"]) == ("run/ablate.html", [])
+    assert "Ablation: the effect of each phase" in (folder / found["page"]).read_text("utf-8")
+    assert not (folder / "run" / "figures").exists()
     manifest = json.loads((folder / "run" / "manifest.json").read_text("utf-8"))
     assert [arm["name"] for arm in manifest["resolved"]["arms"]] == ARMS
     assert (manifest["asked"]["hard_rules"], manifest["asked"]["categories"]) == (2, "detected")
@@ -69,7 +70,7 @@ def test_text_shows_one_line_per_step_in_80_columns(lab: Lab, operators: Path, c
         assert means[0] == f"{hit:.3f}"
         assert len(rest) == (2 if step["changes"] else 0)
         assert not rest or rest[-1][0] == f"{step['changes']['Success@6']['mean']:+.3f}"
-    assert "run/figures/ablation.png" in done.stdout
+    assert lines[-2:] == ["Page: run/ablate.html", "Next: lab explain run TURN --arm ARM"]
 
 
 def test_ablate_with_other_arguments_refuses_the_folder(lab: Lab, operators: Path, climbed: Any) -> None:
@@ -102,7 +103,7 @@ def test_shared_options_have_the_same_help() -> None:
         shared = helps[command].keys() & helps["replay"].keys()
         assert {name: helps[command][name] for name in shared} == {name: helps["replay"][name] for name in shared}
         assert shared >= {"--format", "--golden", "--scope", "--jobs", "--json"}
-    assert helps["ablate"].keys() <= helps["replay"].keys()
+    assert helps["ablate"].keys() - {"--slides"} <= helps["replay"].keys()
 
 
 def test_help_describes_the_ablation(lab: Lab, tmp_path: Path) -> None:

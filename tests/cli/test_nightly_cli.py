@@ -69,7 +69,8 @@ def test_two_nightly_runs_end_to_end(
     trend = CliRunner().invoke(app, ["nightly", "trend", "--json"])
     assert trend.exit_code == 0, trend.output
     assert {tuple(one["dates"]) for one in json.loads(trend.stdout)["series"]} == {("2026-03-02", "2026-03-03")}
-    assert (tmp_path / "reports" / "trend" / "trend.svg").is_file()
+    assert "History of nightly runs" in (tmp_path / "reports" / "trend" / "trend.html").read_text("utf-8")
+    assert not (tmp_path / "reports" / "trend" / "figures").exists()
     # A hundred series that did not step would hide the one that did.
     shown = CliRunner().invoke(app, ["nightly", "trend"]).stdout
     assert re.search(r"^\d+ of \d+ series have no step; --all lists them$", shown, re.MULTILINE)

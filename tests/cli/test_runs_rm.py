@@ -16,9 +16,10 @@ from lab.report.acceptance import PAGE
 from lab.report.drawings import FIGURES
 from lab.runs.directory import open_run, remove_run
 from lab.studies.acceptance.verdict import FILES as VERDICTS
-from lab.studies.scale import POINTS
+from lab.studies.points import SCALE
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+PAGES = ("missed.html", "ablate.html", "retention.html", "retention.parquet")
 
 
 @pytest.fixture
@@ -56,9 +57,9 @@ def test_runs_rm_follows_no_link(run: Path, tmp_path: Path) -> None:
 def test_runs_rm_of_a_scored_and_reported_run_leaves_nothing(run: Path, tmp_path: Path, lab: Lab) -> None:
     for words in (("score", "run"), ("report", "run"), ("gate", "run")):
         assert lab(*words, cwd=tmp_path).returncode in (0, 3)
-    # Files of lab acceptance, lab missed and lab study scale, which other runs have.
+    # Files of lab acceptance, lab missed and studies, which other runs have.
     (run / "acceptance").mkdir()
-    for name in (*(f"acceptance/{name}" for name in (*VERDICTS, PAGE)), MISSED, POINTS):
+    for name in (*(f"acceptance/{name}" for name in (*VERDICTS, PAGE)), MISSED, SCALE, *PAGES):
         (run / name).write_text("of the lab")
     (run / ".scores.parquet.999999999.abc.part").write_text("killed")
     done = lab("runs", "rm", "run", "--json", "--write", cwd=tmp_path)

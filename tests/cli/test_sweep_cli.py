@@ -37,9 +37,9 @@ def test_sweep_writes_table_and_charts_and_resumes(swept: Callable[..., Any], tm
     table = parquet.read_table(tmp_path / "out" / "configurations.parquet").to_pylist()
     assert [row["Success"] for row in table] == [one["measures"]["Success"] for one in result["configurations"]]
     assert any(row["on_front"] for row in table)
-    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
-        "front.svg", "front.png", "heat.svg", "heat.png"
-    }  # fmt: skip
+    page = (tmp_path / "out" / "sweep.html").read_text("utf-8")
+    assert ("Pareto front of hits" in page, "Mean over all other knobs" in page) == (True, True)
+    assert (result["figures"], (tmp_path / "out" / "figures").exists()) == ([], False)
     parts = sorted((tmp_path / "out" / "parts").iterdir())
     before = {part.name: part.read_bytes() for part in parts}
     parts[0].unlink()
@@ -51,6 +51,12 @@ def test_sweep_writes_table_and_charts_and_resumes(swept: Callable[..., Any], tm
     assert other.returncode == 2
     assert "made with different arguments" in other.stderr
     assert "hard_rules" in other.stderr
+
+
+def test_sweep_with_slides_draws_the_figures_of_its_page(swept: Callable[..., Any], tmp_path: Path) -> None:
+    drawn = json.loads(swept("--json", "--slides", "--limit", "1").stdout)["figures"]
+    assert drawn == [f"out/figures/{name}.{kind}" for name in ("front", "heat") for kind in ("svg", "png")]
+    assert all((tmp_path / file).stat().st_size > 1000 for file in drawn)
 
 
 @pytest.mark.process

@@ -15,7 +15,7 @@ from lab.compare.changes import changes
 from lab.embedding.cache import cache_folder
 from lab.replay.run import run_replay
 from lab.report.build import build_report
-from lab.report.stored import HEADERS, capture_table, growth
+from lab.report.material import HEADERS, capture_table, growth
 from lab.retrieval.tokens import TextSettings, Tokens
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.request import ReplayRequest

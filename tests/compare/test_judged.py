@@ -10,8 +10,8 @@ import pytest
 
 from lab.compare.paired import MOST_APART, Comparison, apart, as_json, compare_arms, judged_means
 from lab.measures.score import headlines, score_run, unequal_counts, with_judged
-from lab.report.build import sentence
 from lab.report.comparison import comparison_html, comparison_text
+from lab.report.opening import result_sentence
 from lab.runs.directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
@@ -53,13 +53,13 @@ def test_compare_says_first_that_arms_are_not_judged_alike(found: Comparison) ->
     )
     assert re.search(r"oracle minus tier_first_v1 \(Judged@6 \d\.\d{3} and \d\.\d{3}, not judged alike\)", text)
     assert "the arms are not judged alike" in comparison_html(found, []).partition("</p>")[0]
-    assert sentence(found, "recorded").startswith("oracle against tier_first_v1 (Judged@6 ")
-    assert ", not judged alike), " in sentence(found, "recorded")
+    assert result_sentence(found, "recorded").startswith("oracle against tier_first_v1 (Judged@6 ")
+    assert ", not judged alike), " in result_sentence(found, "recorded")
     assert found.as_json()["judged"]["apart"] == found.apart
     same = replace(found, judged=dict.fromkeys(found.judged, 0.5))
     assert "oracle minus tier_first_v1 (Judged@6 0.500 and 0.500)\n" in comparison_text(same, [])
     assert "judged alike" not in comparison_text(same, [])
-    assert "Judged@6" not in sentence(same, "recorded")
+    assert "Judged@6" not in result_sentence(same, "recorded")
 
 
 def test_with_judged_stands_after_each_hit() -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
+from lab.cli.nightly import trend
 from lab.compare.steps import Step
 from lab.nightly.trend import Point, append, history, read_store, step_record
 from lab.report.charts import Plot, Series
-from lab.report.nightly_history import trend_chart
+from lab.report.nightly import trend_chart
 
 FIRST = Point(
     *("2026-03-01", "p", "s", "quota", "Success@6", True, 0.5, 60, 6, 0.02, "pass"),
@@ -135,3 +136,22 @@ def test_trend_chart_marks_each_step(tmp_path: Path) -> None:
     assert [[one.dash for one in panel] for panel in panels] == [["-", ":"], ["-"]]
     assert [at for at, _ in panels[0][1].points] == [5.5, 5.5]
     assert trend_chart([]).panels == []
+
+
+def test_trend_of_a_set_and_an_arm_that_never_met_says_so(tmp_path: Path) -> None:
+    append(tmp_path, [FIRST])
+    append(tmp_path, [FIRST._replace(set="other", arm="first")])
+    with pytest.raises(UnusableInput, match="no nightly runs to draw: the history has no such series"):
+        trend(tmp_path, which=["other"], arm=["quota"])
+    assert not (tmp_path / "trend.html").exists()
+
+
+def test_trend_writes_a_page_and_with_slides_its_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _nights(tmp_path / "store", [0.5] * 6 + [0.7] * 6)
+    trend(tmp_path / "store", out=tmp_path / "out", slides=True)
+    said = capsys.readouterr().out
+    assert "2026-03-07 (after 2026-03-06): Success@6 of quota in s 0.5 -> 0.7; " in said
+    assert f"Page: {tmp_path}/out/trend.html" in said
+    assert sorted(file.name for file in (tmp_path / "out" / "figures").iterdir()) == ["trend.png", "trend.svg"]
+    page = (tmp_path / "out" / "trend.html").read_text("utf-8")
+    assert ("Success@6 in s" in page, 'href="figures/trend.svg"' in page) == (True, True)

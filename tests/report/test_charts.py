@@ -12,9 +12,9 @@ from lab.report import charts, units
 from lab.report.cards import shows_texts
 from lab.report.figures_arms import growth_chart, missed_chart
 from lab.report.figures_studies import silence_chart
-from lab.report.stored import Growth
+from lab.report.material import Growth
 from lab.runs.directory import RunDirectory
-from lab.studies.silence import Point
+from lab.studies.points import SilencePoint as Point
 
 NASTY = "<b>&\"'"
 MakeRun = Callable[..., RunDirectory]

@@ -10,7 +10,7 @@ import pytest
 from lab.compare.paired import Comparison, Difference
 from lab.compare.statistics import Estimate
 from lab.report.comparison import COLUMNS, MORE, WIDE, gains, more, notes, reading, row, shown, wide
-from lab.report.lead import sentence
+from lab.report.opening import result_sentence
 from lab.report.tables import latex, latex_table, markdown_table
 
 
@@ -163,17 +163,17 @@ def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
         "; but worse outside the primary measures: a misleading memory is injected at 70% of the probes that have one, "
         "against 50% (Forbidden@6), Present@6 50.0\u00a0% → 40.0\u00a0%."
     )
-    assert sentence(all_told, "recorded").endswith(harms)
-    assert "primary" not in sentence(found, "recorded")
-    assert sentence(found, "recorded") == (
+    assert result_sentence(all_told, "recorded").endswith(harms)
+    assert "primary" not in result_sentence(found, "recorded")
+    assert result_sentence(found, "recorded") == (
         "new against old, 8 conversations, labels recorded: a relevant memory is injected at 60% of the probes, "
         "against 50% (better: +10.0\u00a0points, 95 % interval +8.0 to +12.0); 30% of the injected items are "
         "repeats, against 50% (not significant: \u221220.0\u00a0points, 95 % interval \u221250.0 to +10.0)."
     )
     more = replace(found, differences=(found.differences[0], difference(0.1, 0.02, "RepeatRate", holm=0.01)))
-    assert "repeats, against 50% (worse: +10.0\u00a0points, " in sentence(more, "recorded")
+    assert "repeats, against 50% (worse: +10.0\u00a0points, " in result_sentence(more, "recorded")
     many = (difference(-0.1, 0.05, name) for name in ("Rprec", "AP", "RR", "Judged", "NicePresence", "AllGold"))
-    long = sentence(replace(all_told, differences=(*all_told.differences, *many)), "recorded")
+    long = result_sentence(replace(all_told, differences=(*all_told.differences, *many)), "recorded")
     assert re.search(r"\(Forbidden@6\), Present@6 .* and \d more\.$", long)
 
 

@@ -15,7 +15,7 @@ from lab.measures.score import score_run, summarise
 from lab.report import drawings
 from lab.report.build import SECTIONS, build_report
 from lab.report.charts import Chart, Words
-from lab.report.entry import ReportFigure
+from lab.report.material import ReportFigure
 from lab.report.slides import draw, rendered
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.scores import read_gold

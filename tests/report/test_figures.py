@@ -16,17 +16,18 @@ from lab.report import slides
 from lab.report.charts import COLOURS, TIERS, Bars, Chart, Columns, Intervals, Plot, Series, Stripes
 from lab.report.figures_arms import (
     composition_chart,
+    forest_chart,
     pareto_chart,
+    slices_chart,
     tiers_chart,
     timeline_chart,
     tradeoff_chart,
     turn_chart,
 )
-from lab.report.figures_forest import forest_chart, slices_chart
 from lab.report.figures_studies import saturation_chart, scale_chart
 from lab.report.slides import MOST_NAMES, chinese_font, draw, rendered, save
-from lab.studies.saturation import Point
-from lab.studies.scale import ScalePoint
+from lab.studies.points import SaturationPoint as Point
+from lab.studies.points import ScalePoint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from lab.compare.arms import StepResult
 from lab.compare.paired import Difference
 from lab.compare.statistics import Estimate
 from lab.report.charts import Intervals
-from lab.report.figures_forest import ablation_chart
+from lab.report.figures_arms import ablation_chart
 from lab.report.slides import draw, save
 
 MEASURES = ("Success@6", "Present@6", "RepeatRate", "InjectedChars")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.report.charts import Bars, Plot, Series
-from lab.report.figures_latency import compaction_chart, size_chart, stages_chart
+from lab.report.figures_studies import compaction_chart, size_chart, stages_chart
 from lab.report.slides import draw, save
 
 

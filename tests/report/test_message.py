@@ -15,8 +15,19 @@ from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import Verdict
-from lab.report.message import MARKS, MOST_CHARACTERS, MOST_RULES, Message, message_at
-from lab.report.message_forms import MOST_HEADER, MOST_SECTION, WIDTH, as_email, as_slack, as_text
+from lab.report.message import (
+    MARKS,
+    MOST_CHARACTERS,
+    MOST_HEADER,
+    MOST_RULES,
+    MOST_SECTION,
+    WIDTH,
+    Message,
+    as_email,
+    as_slack,
+    as_text,
+    message_at,
+)
 
 EVIL = "<!channel> *x* `y` <a href='z'>\r\nBcc: all@example.org\n\u202e\x1b[31m & https://me:pw@host/"
 LINES = (

@@ -10,9 +10,9 @@ import pytest
 
 from lab.gate.line import AGAIN, PASS, Line
 from lab.gate.verdict import Verdict
-from lab.nightly.apart import Apart
+from lab.nightly.against import Apart
 from lab.nightly.nightly_run import NightlyRun, SetResult
-from lab.nightly.past_runs import past_of
+from lab.nightly.trend import past_of
 from lab.report.nightly import write_pages
 from tests.report.nightly_states import ARMS, SETS, STEP_AT, make
 

@@ -28,19 +28,18 @@ from lab.measures.score import score_run, summarise
 from lab.replay.command import replay_command
 from lab.replay.explain import explain
 from lab.report.build import build_report
+from lab.report.cards import flipped
 from lab.report.comparison import notes, shown
 from lab.report.drawings import FIGURES
 from lab.report.explanation import explanation_text
-from lab.report.flipped import flipped
-from lab.report.lead import sentence
+from lab.report.opening import result_sentence
 from lab.report.sections import contract_table, verdict_model
 from lab.report.units import mean_of, unbroken
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.scores import read_gold
-from lab.studies.draws import MODES, SHARES
-from lab.studies.saturation import Point, write_points
-from lab.studies.scale import ScalePoint
-from lab.studies.scale import write_points as write_scale
+from lab.runs.tables import write_points
+from lab.studies.draws import SHARES
+from lab.studies.points import MODES, SaturationPoint, ScalePoint
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 MakeRun = Callable[..., RunDirectory]
@@ -86,15 +85,15 @@ def hostile(make_run: MakeRun) -> RunDirectory:
     """The report of a run whose conversation, topic and category contain markup."""
     run = make_run(HOSTILE, "plain", topic=HOSTILE, category=HOSTILE)
     points = [
-        Point(mode, share, seed, arm, 10 * share, 0.5 + share / 10, 0.4, 0.3)
+        SaturationPoint(mode, share, seed, arm, 10 * share, 0.5 + share / 10, 0.4, 0.3)
         for mode in MODES
         for share in SHARES
         for seed in (0, 1)
         for arm in ("tier_first_v1", "tier_quota_v1")
     ]
-    write_points(points, run.path / "saturation.parquet")
+    write_points(SaturationPoint, points, run.path / "saturation.parquet")
     scaled = [ScalePoint(size, arm, None, 0.5, 0.4, None, 1.0, None) for size in (0, 25) for arm in run.arms]
-    write_scale(scaled, run.path / "scale.parquet")
+    write_points(ScalePoint, scaled, run.path / "scale.parquet")
     build_report(run, slides=True)
     return run
 
@@ -334,7 +333,7 @@ def test_report_of_one_arm_has_no_comparison(make_run: MakeRun) -> None:
 
 def test_sentence_of_one_conversation_makes_no_claim(make_run: MakeRun) -> None:
     found = compare_arms(make_run("one", sessions=3), *POLICIES)
-    said = sentence(found, "sampled")
+    said = result_sentence(found, "sampled")
     assert said.count("1 conversation, so the result does not generalise") == said.count("generalise") == 1
     assert not [one for one in notes(found, shown(found)) if "read the intervals" in one]
 

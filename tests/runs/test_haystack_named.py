@@ -9,7 +9,7 @@ import pytest
 
 from lab.replay.run import run_replay
 from lab.report.build import build_report
-from lab.report.entry import source_of
+from lab.report.material import source_of
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Haystack, HaystackCounts
 from lab.runs.request import ReplayRequest

@@ -22,8 +22,8 @@ from lab.compare.statistics import t_quantile
 from lab.report.tables import text_table
 from lab.runs.request import ReplayRequest
 from lab.studies.sweep.grid import Grid, flat, grid_of, read_grid
+from lab.studies.sweep.groups import MEASURES
 from lab.studies.sweep.sweep import sweep
-from lab.studies.sweep.tally import MEASURES
 
 # Name, folder, format, conversations (by a part of their names), other options.
 SETS: dict[str, tuple[str, str, str, dict[str, str]]] = {

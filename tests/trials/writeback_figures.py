@@ -24,7 +24,8 @@ from lab.golden.model import is_added
 from lab.recordings.model import UNKNOWN, Recording
 from lab.replay.plan import Plan, make_plan
 from lab.runs.request import ReplayRequest
-from lab.studies.governance import POLICIES, Grading
+from lab.studies.governance import Grading
+from lab.studies.points import POLICIES
 from lab.studies.relabelled import Assignment, Tally, relabelled, total
 
 HEURISTIC, RECORDED = "heuristic-v1", "recorded"

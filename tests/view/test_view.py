@@ -24,8 +24,7 @@ from lab.runs.receipts import read_receipts
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, write_table
 from lab.view.app import Guard
-from lab.view.facts import NEEDLESS, facts_of
-from lab.view.index import FILTERS, PAIR_FILTERS, Index
+from lab.view.index import FILTERS, NEEDLESS, PAIR_FILTERS, Index, facts_of
 from lab.view.recorded import KEPT, Recorded, _recently_used
 from tests.view.conftest import EVIL, EVIL_SLICE
 

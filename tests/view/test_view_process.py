@@ -56,7 +56,7 @@ def test_view_listens_on_loopback_only(address: str, walked: RunDirectory) -> No
 
 def test_port_in_use_is_one_line(walked: RunDirectory) -> None:
     from lab.base.errors import UnusableInput
-    from lab.view.serve import listen
+    from lab.view.app import listen
 
     with listen(0) as taken, pytest.raises(UnusableInput, match=r"in use\); choose another --port") as caught:
         listen(taken.getsockname()[1])

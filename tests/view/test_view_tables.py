@@ -23,12 +23,12 @@ from lab.replay.explain import FILE, explain, missed, write_missed
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import STARTED
 from lab.view.causes import NAMES
-from lab.view.facts import FAILED, facts_of
+from lab.view.index import FAILED, facts_of
 from lab.view.live import Live
 from lab.view.pages import Viewer
 from lab.view.probes import ProbeTable, Query
 from lab.view.runs import Runs, open_runs
-from lab.view.strip import strip
+from lab.view.turns import strip
 from tests.view.missed_on_page import missed_on_page
 
 MakeClient = Callable[..., Any]

@@ -11,7 +11,7 @@ from lab.replay.plan import Plan, make_plan
 from lab.retrieval.lance import VECTOR_INDEXES, VectorIndex
 from lab.retrieval.retrievers import STORES
 from lab.runs.request import ReplayRequest
-from lab.studies.latency.memories import EXCHANGED, NOISE
+from lab.studies.latency.bench import EXCHANGED, NOISE
 
 SIZES = (1_000, 10_000, 100_000)
 CADENCES = ("1", "16", "128", "never")

@@ -12,17 +12,17 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from lab.base.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
-from lab.base.files import alive, atomic_file, digest, dump_json, read_json, remove_leftovers, write_atomically
+from lab.base.files import alive, digest, dump_json, read_json, remove_leftovers, write_atomically
 from lab.base.formatting import Announce, silent
 from lab.base.processes import worker_pool
 from lab.base.progress import Progress
 from lab.base.shape import field, to_json
 from lab.replay.sources import open_sources, prepare
 from lab.runs.resume import environment, made_on, require_same_arguments
-from lab.runs.tables import read_table, table_of
+from lab.runs.tables import read_table, write_points
 from lab.studies.latency.bench import Sample
 from lab.studies.latency.request import Cell, LatencyPlan, LatencyRequest, plan_latency
 from lab.studies.latency.work import Job, Measured, measure, measure_cold
@@ -103,16 +103,9 @@ def create_or_resume(path: Path, measurement: LatencyPlan) -> Folder:
 
 def write_cell(measured: Measured, path: Path) -> None:
     """Write a cell's samples and facts in one file."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-    kinds = {name: types[type(value)] for name, value in Sample("", "", "", 0, 0, 0, "", 0)._asdict().items()}
-    table = table_of(measured.samples, kinds).replace_schema_metadata(
-        {"kind": SAMPLES, "schema_version": str(VERSION), "about": json.dumps(measured.about)}
-    )
-    with atomic_file(path) as part:
-        parquet.write_table(table, part, compression="zstd")
+    numbers = [name for name, kind in get_type_hints(Sample).items() if kind is int]
+    about = {"kind": SAMPLES, "schema_version": str(VERSION), "about": json.dumps(measured.about)}
+    write_points(Sample, measured.samples, path, wide=numbers, **about)
 
 
 def read_cell(path: Path) -> Measured:

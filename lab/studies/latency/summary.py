@@ -10,8 +10,7 @@ from lab.measures.latency import LEVEL, NS_PER_MS, QUANTILES, TOTAL, least_n, pa
 from lab.studies.latency.bench import Sample
 from lab.studies.latency.request import NEVER, LatencyRequest
 from lab.studies.latency.run import Folder
-from lab.studies.latency.schedule import BLOCK
-from lab.studies.latency.work import Measured
+from lab.studies.latency.work import BLOCK, Measured
 
 WORDS = (
     "Times are milliseconds on this machine. A quantile is the sample of that rank, with a distribution-free "

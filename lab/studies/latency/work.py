@@ -1,13 +1,16 @@
-"""The work of a latency measurement, each cell in its own process: build stores, run recalls, time them."""
+"""The work of a latency measurement, each cell in its own process: build stores, run recalls, time them.
+
+Arms take turns in ABBA blocks; an open loop has intended start times.
+"""
 
 from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from lab.base.formatting import Announce
 from lab.measures.latency import TOTAL
@@ -18,6 +21,8 @@ from lab.retrieval.quiet import import_lancedb
 from lab.retrieval.retrievers import make_store
 from lab.studies.latency.bench import (
     LoadedStore,
+    Pool,
+    PoolWords,
     Question,
     Sample,
     Subject,
@@ -35,12 +40,86 @@ from lab.studies.latency.bench import (
     size_of,
     tools_over,
 )
-from lab.studies.latency.memories import Pool, PoolWords
 from lab.studies.latency.request import WAITING_TURNS, Cell, LatencyPlan
-from lab.studies.latency.schedule import MonotonicClock, abba, open_loop, stretches
 
 if TYPE_CHECKING:
     import numpy as np
+
+Each = TypeVar("Each")
+# Turns of a block: one in forward, one in backward order.
+BLOCK = 2
+
+
+class Clock(Protocol):
+    """A clock with a wait."""
+
+    def now(self) -> int:
+        """Return nanoseconds since an arbitrary point."""
+        ...
+
+    def wait_until(self, point: int) -> None:
+        """Return at ``point`` or later; at once if it has passed."""
+        ...
+
+
+class MonotonicClock:
+    """The machine's clock, ``time.perf_counter_ns``."""
+
+    def now(self) -> int:
+        """Return nanoseconds since an arbitrary point."""
+        return time.perf_counter_ns()
+
+    def wait_until(self, point: int) -> None:
+        """Sleep until ``point``."""
+        while (left := point - time.perf_counter_ns()) > 0:
+            time.sleep(left / 1e9)
+
+
+def abba(subjects: Sequence[Each], turns: int) -> Iterator[tuple[int, list[Each]]]:
+    """Yield each turn with the order of the subjects in it: forward, then backward.
+
+    In each block of two turns, every subject is as often early as late, so that drift of the machine and warmed caches
+    affect all subjects equally.
+    """
+    for turn in range(turns):
+        yield turn, list(subjects if turn % BLOCK == 0 else reversed(subjects))
+
+
+def stretches(subjects: Sequence[Each], turns: int) -> Iterator[tuple[Each, range]]:
+    """Yield each subject with its turns, one subject at a time in the order A B … B A, half of the turns in each."""
+    half = (turns + 1) // 2
+    for subject in subjects:
+        yield subject, range(half)
+    for subject in reversed(subjects):
+        yield subject, range(half, turns)
+
+
+class Served(NamedTuple):
+    """One request of an open loop, in nanoseconds of its clock."""
+
+    intended: int
+    started: int
+    ended: int
+
+    @property
+    def latency(self) -> int:
+        """Return the time from the intended start, which includes queueing behind slow requests."""
+        return self.ended - self.intended
+
+
+def open_loop(clock: Clock, rate: float, turns: Sequence[int], serve: Callable[[int], object]) -> Iterator[Served]:
+    """Serve ``turns`` at ``rate`` per second, one at a time; yield the intended start, the start and the end of each.
+
+    The intended starts are fixed beforehand, so requests behind a slow one queue (no coordinated omission).
+    """
+    first = clock.now()
+    for index, turn in enumerate(turns):
+        intended = first + round(index * 1e9 / rate)
+        clock.wait_until(intended)
+        started = clock.now()
+        serve(turn)
+        yield Served(intended, started, clock.now())
+
 
 MEMORIES = "memories.pickle"
 # The number of searches that compare an approximate index with exact search, and the hits of each.

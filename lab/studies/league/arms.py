@@ -1,9 +1,10 @@
-"""The arms of a league: each system as configured, and once for each token budget (LG-12)."""
+"""The arms of a league: each system as configured, and once for each token budget (LG-12); and its command."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
+from shlex import join
 from typing import Any
 
 from lab.base.errors import UnusableInput
@@ -115,3 +116,24 @@ def parse_budgets(text: str) -> tuple[int, ...]:
     if budgets[0] < LEAST or budgets[-1] > MOST:
         raise UnusableInput(f"--tokens {text!r}: expected whole numbers from {LEAST} to {MOST}")
     return tuple(budgets)
+
+
+def league_command(
+    sets: Sequence[str], arms: Sequence[str], budgets: Sequence[int], shared: ReplayRequest, format_name: str | None
+) -> str:
+    """Return the command, without options at their defaults."""
+    words = ["lab", "study", "league", *sets]
+    if format_name:
+        words += ["--format", format_name]
+    for arm in arms:
+        words += ["--arm", arm]
+    if tuple(budgets) != TOKENS:
+        words += ["--tokens", ",".join(map(str, budgets))]
+    for field in fields(ReplayRequest):
+        value = getattr(shared, field.name)
+        if field.default is MISSING or value == field.default:
+            continue
+        option = f"--{field.name.replace('_', '-')}"
+        for entry in value if isinstance(value, tuple) else (value,):
+            words += [option] if entry is True else [option, str(entry)]
+    return join([*words, "--out", "DIR"])

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from lab.compare.paired import by_conversation, pairs_of
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_shown, sign_flips, smallest_p
-from lab.studies.league.strata import Groups, stratified, weighted_sums
-from lab.studies.league.table import MEASURES, Cell, Measured
+from lab.studies.league.table import MEASURES, Cell, Groups, Measured, stratified, weighted_sums
 
 # Means over sets are sums in another order, so equal ones may differ by rounding.
 _SAME = 1e-9

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lab.base.columns import booleans, numbers, strings
 from lab.compare.statistics import clustered
 from lab.runs.tables import write_table
+from lab.studies.points import Configuration
+from lab.studies.sweep.groups import MEASURES
 from lab.studies.sweep.sweep import Swept, knob_columns
-from lab.studies.sweep.tally import MEASURES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,24 +19,6 @@ if TYPE_CHECKING:
 HIT, REPEAT, CHARS = (MEASURES.index(name) for name in ("Success", "RepeatRate", "InjectedChars"))
 # Smaller differences come from the order of additions.
 EQUAL = 1e-9
-
-
-class Configuration(NamedTuple):
-    """One configuration.
-
-    ``measures`` are means over all probes or turns and over the draws of labels. ``lowest`` and ``highest`` are its hit
-    rates in its worst and best conversation. ``behind`` is its hit rate minus that of the untiered hybrid, in the draw
-    where this is lowest; ``repeats`` its highest repeat rate over the draws, None if it has none.
-    """
-
-    number: int
-    knobs: dict[str, Any]
-    measures: dict[str, float | None]
-    lowest: float
-    highest: float
-    behind: float
-    repeats: float | None
-    on_front: bool
 
 
 def configurations(swept: Swept) -> list[Configuration]:

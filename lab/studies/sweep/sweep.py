@@ -24,6 +24,7 @@ from lab.base.progress import Progress
 from lab.base.shape import expect, field
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_cached, read_cached, save_cached
+from lab.replay.command import require_gold
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
@@ -33,8 +34,7 @@ from lab.runs.resume import made_on, require_same_arguments
 from lab.runs.tables import read_table, write_table
 from lab.studies.draws import Draw, saturating
 from lab.studies.sweep.grid import Grid, flat, knobs_of
-from lab.studies.sweep.groups import Group, Writer, grouped, seated
-from lab.studies.sweep.tally import MEASURES, Tallies, tally
+from lab.studies.sweep.groups import MEASURES, Group, Tallies, Writer, grouped, seated, tally
 from lab.systems.registry import info_of, make_arm
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ def plan_sweep(asked: ReplayRequest, grid: Grid) -> Plan:
     if asked.faults:
         raise UnusableInput("--fault: a sweep does not simulate faults; replay the configuration with --fault")
     base = make_plan(replace(asked, arms=(REFERENCE,)))
-    if not any(probe.relevant for recording in base.recordings for probe in base.probes(recording)):
-        raise UnusableInput(f"{asked.path}: has no probe with gold, so there are no hits to count; use --golden")
+    require_gold(base)
     specs = with_options(grid.specs(), asked)
     arms = tuple(map(make_arm, specs))
     infos = tuple(map(info_of, specs, arms))

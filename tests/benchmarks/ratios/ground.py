@@ -23,6 +23,8 @@ from lab.retrieval.retrievers import make_store
 from lab.runs.request import ReplayRequest
 from lab.studies.latency.bench import (
     LoadedStore,
+    Pool,
+    PoolWords,
     Question,
     Subject,
     ask,
@@ -33,7 +35,6 @@ from lab.studies.latency.bench import (
     retrieval_of,
     tools_over,
 )
-from lab.studies.latency.memories import Pool, PoolWords
 from lab.systems.openclaw.select.policies import POLICIES
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from lab.retrieval.retrievers import make_store
 from lab.runs.request import ReplayRequest
 from lab.studies.latency.bench import (
     LoadedStore,
+    PoolWords,
     Subject,
     ask,
     ask_together,
@@ -25,7 +26,6 @@ from lab.studies.latency.bench import (
     retrieval_of,
     tools_over,
 )
-from lab.studies.latency.memories import PoolWords
 from lab.systems.contract import ArmInfo, Ask, MemorySystem, Recall
 from lab.systems.kit import Kit
 

@@ -15,8 +15,7 @@ from lab.retrieval.exact import ExactStore
 from lab.retrieval.lance import LanceStore, VectorIndex
 from lab.retrieval.tokens import TextSettings
 from lab.runs.request import ReplayRequest
-from lab.studies.latency.bench import pool_of, questions_of
-from lab.studies.latency.memories import Part, Pool, PoolWords
+from lab.studies.latency.bench import Part, Pool, PoolWords, pool_of, questions_of
 from lab.systems.kit import Rows
 
 

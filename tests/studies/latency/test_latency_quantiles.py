@@ -7,9 +7,8 @@ import pytest
 
 from lab.measures.latency import QUANTILES, interval_ranks, least_n, paired_ratio, quantile
 from lab.studies.latency.bench import Sample
-from lab.studies.latency.schedule import BLOCK
 from lab.studies.latency.summary import _ratios
-from lab.studies.latency.work import Measured
+from lab.studies.latency.work import BLOCK, Measured
 
 SHARES = tuple(QUANTILES.values())
 

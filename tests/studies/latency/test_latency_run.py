@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import CannotMeasure, OtherArguments, UnusableInput
-from lab.cli.latency_tables import emit_latency
+from lab.cli.latency import study_of
+from lab.cli.study import conclude
 from lab.runs.request import ReplayRequest
 from lab.studies.latency.bench import Sample
 from lab.studies.latency.request import LatencyRequest
@@ -137,7 +138,7 @@ def test_latency_tables_fit_80_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    emit_latency(summarise(latency_request, *ran))
+    conclude(study_of(summarise(latency_request, *ran), Path("out")), Path("page.html"))
     output = capsys.readouterr().out
     assert [line for line in output.splitlines() if len(line) > 80] == []
     for part in (
@@ -169,7 +170,7 @@ def test_summary_names_arms_outside_the_shared_table(
     found = summarise(latency_request, folder, [size._replace(about=size.about | {"alone": alone}), *others])
     parts = "cold turns, turns over one view, waiting rows, compaction cadences"
     assert found["left_out"] == (said and f"Not measured with {parts}{said}")
-    emit_latency(found)
+    conclude(study_of(found, Path("out")), Path("page.html"))
     assert (" ".join(capsys.readouterr().out.split()).find("Not measured with") >= 0) == (said is not None)
     # Parts that were not measured have no missing arms.
     warm = size._replace(

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from lab.studies.latency.schedule import MonotonicClock, abba, open_loop, stretches
+from lab.studies.latency.work import MonotonicClock, abba, open_loop, stretches
 
 SECOND = 1_000_000_000
 

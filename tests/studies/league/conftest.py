@@ -11,8 +11,7 @@ import pytest
 from lab.report.league import write_page
 from lab.runs.request import ReplayRequest
 from lab.studies.league.arms import entrants_of
-from lab.studies.league.league import League, run_league
-from lab.studies.league.outputs import write_outputs
+from lab.studies.league.league import League, run_league, write_outputs
 from lab.studies.league.sets import parse_sets
 from lab.systems.registry import BUILT_IN
 

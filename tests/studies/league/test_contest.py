@@ -14,8 +14,7 @@ from lab.compare.statistics import clustered, sign_flip
 from lab.report.league import sentence
 from lab.runs.scores import Values
 from lab.studies.league.contest import Contest, contest
-from lab.studies.league.strata import stratified, weighted_sums
-from lab.studies.league.table import Cell, Measured, Row, by_conversation, overall
+from lab.studies.league.table import Cell, Measured, Row, by_conversation, overall, stratified, weighted_sums
 
 Conversations = Mapping[str, Sequence[float]]
 GROUPS = st.lists(

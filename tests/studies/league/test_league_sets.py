@@ -8,8 +8,15 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.runs.request import ReplayRequest
-from lab.studies.league.arms import DEFAULT, DEFAULT_CAPTURED, VARIANTS, default_arms, entrants_of, parse_budgets
-from lab.studies.league.command import league_command
+from lab.studies.league.arms import (
+    DEFAULT,
+    DEFAULT_CAPTURED,
+    VARIANTS,
+    default_arms,
+    entrants_of,
+    league_command,
+    parse_budgets,
+)
 from lab.studies.league.sets import parse_sets
 from lab.systems.registry import make_arm, systems
 from tests.playing import OPERATORS

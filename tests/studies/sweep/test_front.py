@@ -11,8 +11,8 @@ from hypothesis import strategies as some
 from lab.studies.draws import Draw
 from lab.studies.sweep.front import CHARS, HIT, REPEAT, configurations, differences, pareto, reference
 from lab.studies.sweep.grid import grid_of
+from lab.studies.sweep.groups import MEASURES
 from lab.studies.sweep.sweep import Swept
-from lab.studies.sweep.tally import MEASURES
 
 
 @given(some.lists(some.tuples(*[some.integers(0, 4)] * 3), min_size=1, max_size=30))

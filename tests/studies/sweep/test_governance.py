@@ -16,8 +16,10 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
-from lab.runs.tables import read_table
-from lab.studies.governance import MUST_FROM, POLICIES, Grading, Point, distinct, finding, governance, write_points
+from lab.runs.tables import read_table, write_points
+from lab.studies.governance import MUST_FROM, Grading, governance
+from lab.studies.points import POLICIES, distinct, grading_finding
+from lab.studies.points import GovernancePoint as Point
 
 FEW = ("harbor-release", "juniper-clinic", "tea-mountain")
 
@@ -70,12 +72,12 @@ def test_labels_of_the_engine_are_the_default(score: float | None, label: str) -
 def test_thresholds_that_change_no_label_are_shown_once(points: list[Point]) -> None:
     shown = [one.must_from for one in distinct(points, "category") if one.arm == POLICIES[0]]
     assert shown == [1.0, 0.8, 0.7]
-    assert "No threshold" in finding([one for one in points if one.must_from == 1.0], "category")
-    assert finding(points, "category").startswith("Graded by category, tier_first_v1 is saturated from")
+    assert "No threshold" in grading_finding([one for one in points if one.must_from == 1.0], "category")
+    assert grading_finding(points, "category").startswith("Graded by category, tier_first_v1 is saturated from")
 
 
 def test_points_come_back_from_disk(points: list[Point], tmp_path: Path) -> None:
-    write_points(points, tmp_path / "governance.parquet")
+    write_points(Point, points, tmp_path / "governance.parquet")
     assert [Point(**row) for row in read_table(tmp_path / "governance.parquet").to_pylist()] == points
 
 

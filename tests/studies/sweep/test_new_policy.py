@@ -36,7 +36,7 @@ from lab.studies.sweep.grid import grid_of
 from lab.studies.saturation import saturation
 from lab.studies.sweep.groups import grouped
 from lab.studies.sweep.sweep import plan_sweep, sweep
-from lab.studies.sweep.tally import MEASURES
+from lab.studies.sweep.groups import MEASURES
 
 path, out = sys.argv[1], Path("out")
 flow = {"autoRecall": {"selectionMode": "best_first"}, "lab": {"arm": "engine"}}

@@ -15,9 +15,10 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
-from lab.runs.tables import read_table
+from lab.runs.tables import read_table, write_points
 from lab.studies.draws import SHARES
-from lab.studies.saturation import Point, saturation, write_points
+from lab.studies.points import SaturationPoint as Point
+from lab.studies.saturation import saturation
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 SEEDS = 2
@@ -134,7 +135,7 @@ def test_where_everything_is_must_no_gold_is_nice_and_a_draw_changes_nothing(
 
 
 def test_points_come_back_from_disk(points: list[Point], tmp_path: Path) -> None:
-    write_points(points, tmp_path / "deeper" / "saturation.parquet")
+    write_points(Point, points, tmp_path / "deeper" / "saturation.parquet")
     back = [Point(**row) for row in read_table(tmp_path / "deeper" / "saturation.parquet").to_pylist()]
     assert back == points
 

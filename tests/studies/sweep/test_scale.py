@@ -16,7 +16,8 @@ from lab.runs.directory import open_run
 from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table
-from lab.studies.scale import Scale, ScalePoint, scale
+from lab.studies.points import ScalePoint
+from lab.studies.scale import Scale, scale
 
 ARMS = ("hybrid", "random")
 

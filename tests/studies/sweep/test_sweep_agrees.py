@@ -20,9 +20,8 @@ from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.studies.sweep.grid import Grid, grid_of
-from lab.studies.sweep.groups import Group, Writer, grouped, seated
+from lab.studies.sweep.groups import MEASURES, PROBES, Group, Writer, grouped, seated
 from lab.studies.sweep.sweep import sweep
-from lab.studies.sweep.tally import MEASURES, PROBES
 from lab.systems.openclaw.select.policies import MANY, POLICIES
 from lab.systems.registry import info_of, make_arm
 from lab.systems.spec import ArmSpec
