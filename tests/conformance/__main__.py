@@ -73,7 +73,8 @@ def _lancedb_line(agreement: Agreement | str) -> str:
     )
 
 
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app.command()(conformance)
+
 if __name__ == "__main__":
-    app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    app.command()(conformance)
     main(app)

@@ -28,20 +28,25 @@ class Hung(BaseException):
 
 @pytest.fixture(scope="session")
 def run_lab() -> Iterator[Run]:
-    """Run a command in this process as its entry point does; return exit code and output."""
+    """Run a command in this process as its entry point does; return exit code and output.
+
+    ``conformance`` is the developers' command of that name.
+    """
     from lab.cli.main import main
+    from tests.conformance.__main__ import app as conformance
 
     def too_long(*_: object) -> None:
         raise Hung
 
     def run(*words: str) -> tuple[int, str]:
         said = io.StringIO()
-        arguments, sys.argv = sys.argv, ["lab", *words]
+        own = words[0] == "conformance"
+        arguments, sys.argv = sys.argv, ["lab", *words[own:]]
         signal.setitimer(signal.ITIMER_PROF, WORK)
         signal.setitimer(signal.ITIMER_REAL, WAIT)
         try:
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                main()
+                main(conformance if own else None)
         except SystemExit as end:
             return int(end.code or 0), said.getvalue()
         except Hung:
