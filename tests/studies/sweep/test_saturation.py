@@ -18,6 +18,7 @@ from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, write_points
 from lab.studies.draws import SHARES
 from lab.studies.points import SaturationPoint as Point
+from lab.studies.points import means
 from lab.studies.saturation import saturation
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
@@ -218,3 +219,8 @@ def test_recordings_without_gold_are_refused(tmp_path: Path) -> None:
     (tmp_path / "golden" / "late" / "plain.jsonl").write_text('{"kind": "probe", "turn": "plain/s1/t2"}\n')
     with pytest.raises(UnusableInput, match="has no probe with relevant memories, so there is nothing to score"):
         saturation(folder, "lab")
+
+
+def test_means_are_those_of_the_seeds_that_have_a_value() -> None:
+    found = means([Point("uniform", 0.5, seed, "a", must, 1.0, None, 0.5) for seed, must in ((0, 2.0), (1, None))])
+    assert found == {("uniform 0.50", "a"): [2.0, 1.0, None, 0.5]}
