@@ -34,7 +34,6 @@ def test_latency_tables_fit_80_columns_and_match_json(installed: Callable[..., o
     kept = json.loads((home / "out" / "latency.json").read_text("utf-8"))
     assert {name: found[name] for name in kept} == kept
     page = (home / "out" / "latency.html").read_text("utf-8")
-    assert "By stage, lancedb" not in page  # too few turns for a quantile
     assert ("Memory latency of a turn by store size" in page, "Time of a turn by stage" in page) == (True, True)
     assert (found["page"], found["figures"], (home / "out" / "figures").exists()) == ("out/latency.html", [], False)
     other = installed(*command, "--seed", "1", cwd=home)
