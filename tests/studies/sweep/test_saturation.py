@@ -174,6 +174,7 @@ def test_gold_that_is_not_born_yet_is_no_missed_nice_one(tmp_path: Path) -> None
         assert (point.hit, point.gold_nice) == (measures["Success@6"], measures["GoldNice@6"])
 
 
+@pytest.mark.model
 def test_texts_longer_than_the_limit_are_found_as_a_replay_finds_them(tmp_path: Path) -> None:
     folder = recording(tmp_path, "long", memory_at_end=False)
     path = folder / "long.jsonl"
