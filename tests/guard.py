@@ -18,7 +18,7 @@ from tests.durations import Times, marks, names_of
 
 HERE = Path(__file__).parent
 # Folders whose tests need what few machines have, or look for faults that nobody knows.
-FULL = ("benchmarks", "mutants", "peers", "recipes")
+FULL = ("benchmarks", "matrix", "mutants", "peers", "recipes")
 BY_FIXTURE = {
     # The shipped and the public recordings are replayed.
     **dict.fromkeys(("operators", "realmem", "locomo"), "slow"),

@@ -276,7 +276,7 @@ def governance(
 
 
 def retention(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    run: options.Run,
     rule: Annotated[
         list[str] | None,
         typer.Option(

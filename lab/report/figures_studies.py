@@ -293,7 +293,11 @@ def governance_chart(points: Sequence[GovernancePoint]) -> Chart:
             series = [
                 Series(
                     arm,
-                    [(point.must_from or 0.0, getattr(point, field)) for point in of_grader if point.arm == arm],
+                    [
+                        (point.must_from or 0.0, value)
+                        for point in of_grader
+                        if point.arm == arm and (value := getattr(point, field)) is not None
+                    ],
                     colour_of(arm),
                     MARKERS[arm],
                 )
@@ -323,18 +327,24 @@ def front_chart(configurations: Sequence[Configuration], reference: Mapping[str,
     names = {size: f"maxItems {size}" if size else "configurations" for size in sizes}
     panels = []
     for measure, title in COSTS.items():
-        at = {one.number: (one.measures[measure] or 0.0, one.measures["Success"] or 0.0) for one in configurations}
+        # A measure without a value, such as repeats of a single turn, has no point.
+        at = {
+            one.number: (spent, found)
+            for one in configurations
+            if (spent := one.measures[measure]) is not None and (found := one.measures["Success"]) is not None
+        }
+        drawn = [one for one in configurations if one.number in at]
         series = [
             Series(
                 names[size],
-                [at[one.number] for one in configurations if int(one.knobs.get("autoRecall.maxItems", 0)) == size],
+                [at[one.number] for one in drawn if int(one.knobs.get("autoRecall.maxItems", 0)) == size],
                 colours[size],
                 "o",
                 None,
             )
             for size in sizes
         ]
-        front = sorted(at[one.number] for one in configurations if one.on_front)
+        front = sorted(at[one.number] for one in drawn if one.on_front)
         series.append(Series("front", front, "#333333", "D", None))
         cost, hit = reference.get(measure), reference.get("Success")
         if cost is not None and hit is not None:

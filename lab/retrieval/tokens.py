@@ -152,11 +152,20 @@ class Tokens:
         return len(missing)
 
     def of(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the tokens of each text in order, repetitions included. All texts must have been prepared."""
+        """Return the tokens of each text in order, repetitions included; a text that was not prepared is tokenised.
+
+        Private texts are in no cache, so that sources that are opened again do not know them.
+        """
         return [self._private[text] if text in self._private else self._cached(text) for text in texts]
 
     def _cached(self, text: str) -> list[str]:
-        number, row = self._cache.place(text)
+        try:
+            number, row = self._cache.place(text)
+        except KeyError:
+            self.prepare([text])
+            if text in self._private:
+                return self._private[text]
+            number, row = self._cache.place(text)
         words: list[str] = self._cache.chunk(number)[row].as_py()
         return words
 

@@ -120,14 +120,14 @@ def test_replay_other_embedder_is_announced_first(desk: Desk, ran: RunDirectory)
 
 
 def test_score_and_compare_other_embedder_is_shown_first(ran: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
-    score(ran.path)
+    scored = score(ran.path)
+    scored.show()
     output = _after(capsys.readouterr().out, 4)
     assert output.startswith("trial: embedder hashing")
     assert output.endswith(NOTE)
-    score(ran.path, as_json=True)
-    assert json.loads(capsys.readouterr().out)["embedder"] == [NOTE]
+    assert scored.as_json()["embedder"] == [NOTE]
     for form, begins in (("text", "trial: "), ("markdown", "## live minus hybrid "), ("latex", "% live ")):
-        compare_verb.compare(ran.path, "hybrid", "live", None, False, False, 3, form)
+        compare_verb.compare(ran.path, "hybrid", "live", None, False, False, 3, form).show()
         output = _after(capsys.readouterr().out, 5)
         assert output.startswith(begins)
         assert "live minus hybrid " in output

@@ -11,9 +11,10 @@ from lab.replay.explain import Counts
 from lab.report import charts, units
 from lab.report.cards import shows_texts
 from lab.report.figures_arms import growth_chart, missed_chart
-from lab.report.figures_studies import silence_chart
+from lab.report.figures_studies import governance_chart, silence_chart
 from lab.report.material import Growth
 from lab.runs.directory import RunDirectory
+from lab.studies.points import POLICIES, GovernancePoint
 from lab.studies.points import SilencePoint as Point
 
 NASTY = "<b>&\"'"
@@ -39,6 +40,18 @@ def test_silence_chart_has_a_curve_for_each_signal() -> None:
     assert NASTY not in drawn
     assert drawn.count("<polyline") == 2
     assert drawn.count('class="mark"') == 6
+
+
+def test_governance_chart_of_single_turns_has_no_repeats() -> None:
+    points = [
+        GovernancePoint("length", threshold, arm, 0.1, 0.2, 0.3, 0.4, 0.5, None, 0.6, 2)
+        for threshold in (0.9, 0.5)
+        for arm in POLICIES
+    ]
+    hits, repeats, full = (panel for panel in governance_chart(points).panels if isinstance(panel, charts.Plot))
+    assert [len(series.points) for series in hits.series] == [len(series.points) for series in full.series] == [2, 2]
+    assert [series.points for series in repeats.series] == [[], []]
+    assert "<polyline" not in charts.html(charts.Chart(charts.Words("t", "w"), [repeats], []))
 
 
 def test_growth_chart_names_every_arm() -> None:

@@ -74,9 +74,20 @@ def test_tokens_of_different_settings_are_cached_apart(tmp_path: Path, monkeypat
     assert words(text, TextSettings()) == ["migrat"]
 
 
-def test_of_an_unprepared_text_raises() -> None:
-    with pytest.raises(KeyError):
-        Tokens(TextSettings()).of(["nobody ever prepared this sentence, wherever the cache is: 7f3a"])
+def test_text_that_was_not_prepared_is_tokenised_when_it_is_asked_for() -> None:
+    text = "nobody ever prepared this sentence, wherever the cache is: 7f3a"
+    assert Tokens(TextSettings()).of([text]) == [words(text)]
+
+
+def test_private_text_is_tokenised_again_by_whoever_opens_the_cache_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    text = "the harbour password is heron"
+    first, second = (Tokens(TextSettings(), lambda said: "password" in said) for _ in range(2))
+    assert first.prepare([text]) == 1
+    assert second.of([text]) == first.of([text])
+    assert not any(b"heron" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize(

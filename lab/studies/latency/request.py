@@ -103,6 +103,11 @@ def plan_latency(asked: LatencyRequest) -> LatencyPlan:
         )
     if not any(recording.memories for recording in plan.recordings):
         raise UnusableInput(f"{asked.replay.path}: has no memories, so there is nothing to search")
+    if not any(plan.recall_points_of(recording) for recording in plan.recordings):
+        raise UnusableInput(
+            f"{asked.replay.path}: has no turn to recall at, so there is nothing to time; choose turns with "
+            "--recall-turns"
+        )
     cells = [Cell("size", size) for size in asked.sizes]
     if "lancedb" in asked.stores and asked.appends:
         cells += [Cell("waiting", waiting) for waiting in asked.waiting if waiting or asked.base]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -264,4 +265,13 @@ def test_run_latency_invalid_arguments_write_nothing(
 ) -> None:
     with pytest.raises(UnusableInput, match=message):
         run_latency(replace(latency_request, **changes), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_run_latency_without_turns_to_recall_at_says_so(latency_request: LatencyRequest, tmp_path: Path) -> None:
+    # Beside a copy there is no golden set whose probes would be recalled at.
+    copy = shutil.copy(min(Path(latency_request.replay.path).glob("*.jsonl")), tmp_path)
+    silent = replace(latency_request, replay=replace(latency_request.replay, path=str(copy), recall_turns="none"))
+    with pytest.raises(UnusableInput, match="has no turn to recall at, so there is nothing to time"):
+        run_latency(silent, tmp_path / "out")
     assert not (tmp_path / "out").exists()
