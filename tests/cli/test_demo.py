@@ -70,7 +70,7 @@ def demo(
     monkeypatch.setattr("lab.base.set_registry.DEMO", ("den", "mill"))
     monkeypatch.setattr("lab.runs.notes.DEMO", ("den", "mill"))
     # Two small conversations that say the same have no haystack to give.
-    monkeypatch.setattr("lab.replay.haystack.HAYSTACKS", {})
+    monkeypatch.setattr(importlib.import_module("lab.replay.haystack"), "HAYSTACKS", {})
     monkeypatch.setattr("lab.base.set_registry.shipped", lambda kind, _: tmp_path / kind / "tiny")
     make_set(tmp_path, "den", "mill")
 

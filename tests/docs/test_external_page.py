@@ -68,7 +68,7 @@ def test_every_field_of_a_result_is_on_the_page(page: str) -> None:
 def test_every_kind_of_failure_is_on_the_page(page: str) -> None:
     code = [path.read_text("utf-8") for path in (ROOT / "lab/systems/external").glob("*.py")]
     # What stands before checks the types of objects, which only an arm in Python can get wrong.
-    code.append((ROOT / "lab/replay/guarded.py").read_text("utf-8").partition("\nclass Seat")[2])
+    code.append((ROOT / "lab/replay/guarded.py").read_text("utf-8").partition("\nclass Guarded")[2])
     kinds = {kind for text in code for kind in FAILED.findall(text)}
     assert len(kinds) > 15
     assert {kind for kind in kinds if f"`{kind}`" not in page} == set()

@@ -260,10 +260,12 @@ def test_embed_skips_unchanged_texts(ledger: Path) -> None:
 
 
 def test_embed_leaves_out_a_text_that_changed_meanwhile(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = Vectors.prepare
+
     def changes(given: Vectors, texts: Sequence[str]) -> int:
         with sqlite3.connect(ledger) as connection:
             connection.execute("UPDATE episodic_events SET search_text = 'new' WHERE event_id = 'e2'")
-        return 0
+        return prepare(given, texts)
 
     monkeypatch.setattr(Vectors, "prepare", changes)
     embed(ledger, hashing(), now=NOW)

@@ -161,6 +161,7 @@ def recording(home: Path, name: str, memory_at_end: bool) -> Path:
     return folder
 
 
+@pytest.mark.model
 def test_gold_that_is_not_born_yet_is_no_missed_nice_one(tmp_path: Path) -> None:
     """GoldNice speaks of visible gold alone, in a sweep as in a replay."""
     recording(tmp_path, "born", memory_at_end=False)
