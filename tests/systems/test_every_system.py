@@ -37,7 +37,7 @@ def arms(tmp_path: Path) -> list[str]:
 
 def words(operators: Path, source: str, arms: list[str]) -> list[str]:
     chosen = [word for arm in arms for word in ("--arm", arm)]
-    options = ["--format", "lab", "--embedder", "hashing", "--limit", "2", "--source", source]
+    options = ["--format", "lab", "--embedder", "hashing", "--limit", "3", "--source", source]
     return [sys.executable, "-m", "lab", "replay", str(operators), *chosen, *options]
 
 
