@@ -106,6 +106,7 @@ def _block(*lines: str) -> str:
 
 
 @pytest.mark.process
+@pytest.mark.model
 def test_replay_on_the_canary_page_matches_the_live_plugin(
     pages: dict[str, str],
     home: Path,
@@ -125,6 +126,7 @@ def test_replay_on_the_canary_page_matches_the_live_plugin(
 
 
 @pytest.mark.process
+@pytest.mark.model
 def test_second_replay_on_the_canary_page_runs_both_files(
     pages: dict[str, str],
     home: Path,
