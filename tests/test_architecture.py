@@ -178,3 +178,19 @@ def test_only_the_slides_import_matplotlib() -> None:
         if any(name.split(".")[0] == "matplotlib" for name in _runtime_imports(ast.parse(path.read_text("utf-8"))))
     ]
     assert users == ["lab/report/slides.py"]
+
+
+@pytest.mark.parametrize("page", ["docs/design/architecture.md", "docs/extending.md", "CONTRIBUTING.md", "README.md"])
+def test_every_file_that_a_page_names_exists(page: str) -> None:
+    """A path may be short, such as ``seed/stages.py``; what the examples of a page add is left out."""
+    text = (ROOT / page).read_text("utf-8")
+    made = set(re.findall(r'title="([^"]+)"', text))
+    known = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("lab", "tests", "docs")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    named = set(re.findall(r"`([\w./]+/[\w.]+\.py)`", text)) - made
+    assert named or page == "README.md"
+    missing = {path for path in named if not any(f"/{one}".endswith(f"/{path}") for one in known)}
+    assert {path for path in missing if "NAME" not in path} == set()

@@ -201,6 +201,10 @@ SCHEMA = "lab.verdict.v1"
 NO_AUDIT = "needs an audit of receipts", "add --receipts AUDIT"
 
 
+# The kinds of rules, by what judges them together; every kind of a policy stands here.
+JUDGED = (KINDS, ("receipts",), ("latency",), ("exact",))
+
+
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """Content digests of the inputs of a verdict: of the policy (:func:`key_of`) and of each run.
@@ -285,7 +289,7 @@ def judge(
             )
     lines: list[Line] = []
     judged_shares: Mapping[str, Any] | None = None
-    for kinds in (KINDS, ("receipts",), ("latency",), ("exact",)):
+    for kinds in JUDGED:
         rules = [rule for rule in policy.rules if rule.kind in kinds]
         without_input = {rule: result for rule in rules if (result := _unjudged(policy, rule, run, against, audit))}
         judged = [rule for rule in rules if rule not in without_input]

@@ -125,7 +125,7 @@ class Plan:
         return list(recall_points(recording, self.probes(recording), self.recall_turns))
 
     def resolved(self) -> dict[str, Any]:
-        """Return everything that determines the receipts: equal values give equal receipts."""
+        """Return what determines the receipts, beside code and packages: equal values give equal receipts."""
         stored = {"vectors": self.vectors.sha256} if self.vectors else {}
         return self.comparable() | {
             "lab": __version__,

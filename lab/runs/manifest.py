@@ -96,7 +96,7 @@ class Haystack:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Everything that determines the receipts: equal values give equal receipts."""
+    """Everything that determines the receipts: equal values give equal receipts, with equal code and packages."""
 
     format: str
     memories: str

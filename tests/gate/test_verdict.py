@@ -15,8 +15,8 @@ from lab.base.errors import UnusableInput
 from lab.compare.paired import Pairs
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.measures import Evidence, judge_compared
-from lab.gate.policy import Policy, Rule, read_policy
-from lab.gate.verdict import judge, overall
+from lab.gate.policy import RULES, Policy, Rule, read_policy
+from lab.gate.verdict import JUDGED, judge, overall
 from lab.runs.directory import RunDirectory
 from tests.gate.paired import pairs
 
@@ -230,3 +230,8 @@ def test_rule_beyond_the_cutoff_names_the_largest_one(policy_of: PolicyOf, run: 
     (line,) = judge(policy_of(f'[[{kind}]]\nmeasure = "R@50"\n{bound}\n'), run).lines
     reason = "R@50: the arm returns at most 6 items, so there is no value at 50; use @6"
     assert (line.status, line.reason) == (ERROR, reason)
+
+
+def test_rules_of_every_kind_are_judged() -> None:
+    """A kind that a policy may have and that nothing judges would leave its rules out of the verdict in silence."""
+    assert sorted(itertools.chain(*JUDGED)) == sorted(RULES)
