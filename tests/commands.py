@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import multiprocessing
+import multiprocessing.util
 import os
 import subprocess
 import sys
@@ -98,6 +99,8 @@ def started(*words: str | Path, said: Path) -> BaseProcess:
         # Of threads, which the copy lacks: those of pytest and of libraries do nothing for it.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
+    # A failed test leaves it running, and this interpreter would wait for it at its end.
+    multiprocessing.util.Finalize(process, process.kill, exitpriority=1)
     return process
 
 

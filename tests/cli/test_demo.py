@@ -42,10 +42,9 @@ def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -
         row = " | ".join(map(_shown, means))
         assert f"| `{arm}` | {row} | " in readme
     judged = {arm: scores["measures"]["Judged@6"] for arm, scores in found["scores"]["arms"].items()}
-    below = {arm: _shown(mean) for arm, mean in judged.items() if mean < 1}
-    assert list(below) == ["bm25", "none"]
-    assert "Judged@6 is 1.000 for every arm but `bm25` ({bm25}, ".format(**below) in readme
-    assert "at one probe) and `none` ({none})".format(**below) in readme
+    empty = {arm: round(264 * (1 - mean)) for arm, mean in judged.items() if mean < 1}
+    assert empty == {"bm25": 1, "none": 264}, "probes at which nothing is injected count as 0"
+    assert "(Judged@6 is 1.000). Only probes at which nothing is injected count as 0: one for `bm25`, all for" in readme
     assert list(found["seconds"]) == STEPS
     assert min(found["seconds"].values()) >= 0
 

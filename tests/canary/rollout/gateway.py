@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import json5
@@ -43,8 +44,9 @@ def main(home: Path) -> None:
                 log.write(f"{ENTRY}: autoRecall failed: no store\n")
             elif slot == ENTRY and lines and not (home / "silent").exists():
                 receipt = lines[number % len(lines)]
-                moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-                log.write(f"{moment}.{number % 1000:03}Z [plugins] {ENTRY}:autoRecall.receipt {receipt}\n")
+                # Real milliseconds: logs of two processes that begin alike are taken for copies of one.
+                moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+                log.write(f"{moment} [plugins] {ENTRY}:autoRecall.receipt {receipt}\n")
                 number += 1
             time.sleep(PAUSE)
 
