@@ -57,6 +57,7 @@ def list_runs(
     for manifest in sorted(root.rglob("manifest.json")):
         try:
             run = open_run(manifest.parent)
+            done = len(run.done())
         except UnusableInput:
             continue  # another program's manifest, or a damaged one
         except Altered as error:
@@ -73,7 +74,7 @@ def list_runs(
         facts = {
             "run": str(run.path),
             "status": run.manifest.status,
-            "done": len(run.done()),
+            "done": done,
             "conversations": len(run.assigned),
             "arms": run.arms,
             "trial": list(trial(run.manifest)),

@@ -30,7 +30,7 @@ from lab.nightly.baselines import Baseline, open_baseline
 from lab.nightly.plan import JUDGE, Frozen, NightlySet, Within
 from lab.recordings.readers import Library, of_origins, read_library
 from lab.replay.memories_from import read_stored, with_stored
-from lab.runs.directory import RunDirectory, open_run
+from lab.runs.directory import OBJECT, RunDirectory, open_run
 from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 
@@ -78,7 +78,7 @@ def approve(path: Path, folder: Path, name: str | None = None) -> str:
 def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
     """Copy the baseline into the folder of the nightly run, because its name may refer to another run later."""
     kept = open_baseline(baseline)
-    names = read_json(kept.path / "object.json")
+    names = read_json(kept.path / OBJECT)
     for subfolder in (folder, folder / "receipts"):
         remove_leftovers(subfolder)
     # Copy the manifest last, so that an interrupted copy is not mistaken for a run.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date as calendar_date
 from pathlib import Path, PurePosixPath
 from shlex import join
@@ -30,11 +30,12 @@ from lab.base.files import (
     only_writer,
     read_json,
     remove_leftovers,
+    sha256_bytes,
     sha256_file,
     write_atomically,
 )
 from lab.base.shape import field
-from lab.runs.directory import RunDirectory, open_run
+from lab.runs.directory import GOLDEN, MANIFEST, OBJECT, RunDirectory, open_run
 
 KIND, VERSION = "lab.baseline", 1
 
@@ -107,7 +108,9 @@ def keep_run(folder: Path, run: RunDirectory) -> str:
 
     The caller must hold the folder (:func:`lab.base.files.only_writer`).
     """
-    return _keep(folder, _files_of(run))
+    # The manifest without a seal of scores, which are not copied: a run has one object, scored or not.
+    manifest = dump_json(replace(run.manifest, scores=None).as_json())
+    return _keep(folder, {MANIFEST: manifest, **_files_of(run)})
 
 
 def write_name(baseline: Baseline) -> None:
@@ -155,7 +158,7 @@ def remove(folder: Path, name: str) -> list[str]:
             path.unlink(missing_ok=True)
             for key in unused:
                 # The list goes first, so that an interrupted removal leaves no complete object.
-                (_object(folder, key) / "object.json").unlink(missing_ok=True)
+                (_object(folder, key) / OBJECT).unlink(missing_ok=True)
                 shutil.rmtree(_object(folder, key))
         except OSError as error:
             raise cannot_write(path, error) from error
@@ -173,7 +176,7 @@ def open_baseline(baseline: Baseline) -> RunDirectory:
 
 def is_object(run: Path) -> bool:
     """Return whether a run directory is the object of a baseline, complete or not."""
-    return (run / "object.json").exists() or (run.resolve().parent.name == "objects" and _is_key(run.resolve().name))
+    return (run / OBJECT).exists() or (run.resolve().parent.name == "objects" and _is_key(run.resolve().name))
 
 
 def require_no_object(run: Path) -> None:
@@ -193,7 +196,7 @@ def require_no_object(run: Path) -> None:
 
 def damage(baseline: Baseline) -> list[str]:
     """Return one sentence for each problem with the files of a baseline."""
-    path = baseline.path / "object.json"
+    path = baseline.path / OBJECT
     if not path.is_file():
         return [f"{baseline.path}: the object of baseline {baseline.name!r} is missing"]
     try:
@@ -225,7 +228,7 @@ def check_date(date: str) -> str:
 
 
 def _files_of(run: RunDirectory) -> dict[str, Path]:
-    names = ["manifest.json", "golden.jsonl"]
+    names = [GOLDEN]
     names += [str(run.receipts(conversation).relative_to(run.path).as_posix()) for conversation in run.conversations]
     for name in names:
         if not (run.path / name).is_file():
@@ -233,18 +236,18 @@ def _files_of(run: RunDirectory) -> dict[str, Path]:
     return {name: run.path / name for name in names}
 
 
-def _keep(folder: Path, files: Mapping[str, Path]) -> str:
+def _keep(folder: Path, files: Mapping[str, Path | bytes]) -> str:
     """Write the missing files of an object, its list last; return its name."""
-    sums = {name: sha256_file(path) for name, path in files.items()}
+    sums = {name: sha256_bytes(file) if isinstance(file, bytes) else sha256_file(file) for name, file in files.items()}
     key = digest(sums)
     target = _object(folder, key)
     for part in (target, target / "receipts"):
         remove_leftovers(part)
-    for name, path in files.items():
+    for name, file in files.items():
         copy = target / name
         if not copy.is_file() or sha256_file(copy) != sums[name]:
-            write_atomically(copy, path.read_bytes())
-    listed = target / "object.json"
+            write_atomically(copy, file if isinstance(file, bytes) else file.read_bytes())
+    listed = target / OBJECT
     if not listed.is_file() or listed.read_bytes() != dump_json(sums):
         write_atomically(listed, dump_json(sums))
     return key

@@ -7,6 +7,7 @@ done. Every file is checked against its recorded sha256 before it is read: once 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -17,7 +18,7 @@ from lab.base.columns import codes_of
 from lab.base.errors import Altered, Incomplete, NotARun, UnusableInput
 from lab.base.files import cannot_write, digest, file_name, leftovers, read_json, read_json_lines, sha256_file
 from lab.base.formatting import counted
-from lab.runs.manifest import NO_HAYSTACK, Manifest, Shard, read_manifest
+from lab.runs.manifest import COMPLETE, NO_HAYSTACK, Manifest, Shard, read_manifest
 from lab.runs.tables import read_table
 from lab.systems.contract import ArmInfo
 
@@ -30,6 +31,8 @@ RECEIPTS, LATENCY, WRITES = "receipts", "latency", "writes"
 VERDICT, REPORT, REPORT_DATA = "verdict.json", "report.html", "report.json"
 # What an audit of receipts is called, beside a verdict on it.
 AUDIT = "audit.json"
+# The list of files of an approved run, which never changes (:mod:`lab.nightly.baselines`).
+OBJECT = "object.json"
 REMEDY = "delete it and run the same replay again"
 
 
@@ -131,9 +134,19 @@ class RunDirectory:
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """sha256 of every file by its path below the run: from the manifest, and recorded since."""
-        digests = dict(self.manifest.files)
-        for path in sorted((self.path / DIGESTS).glob("*.json")):
+        """sha256 of every file by its path below the run: from the manifest, and recorded by a replay since.
+
+        A replay that goes on adds what the manifest lacks, and replaces nothing in it. In a complete run the manifest
+        alone counts; raises :class:`Altered` if such a run has a folder of recorded digests.
+        """
+        digests: dict[str, str] = {}
+        folder = self.path / DIGESTS
+        if self.manifest.status == COMPLETE and os.path.lexists(folder):
+            raise Altered(
+                f"{folder}: has no place in a complete run, whose manifest has all digests; a replay that was killed "
+                "as it ended may have left it: run the same replay again, which checks the run and removes it"
+            )
+        for path in sorted(folder.glob("*.json")):
             try:
                 value = read_json(path)
             except UnusableInput:
@@ -141,7 +154,7 @@ class RunDirectory:
                 continue
             if isinstance(value, dict) and all(isinstance(sha256, str) for sha256 in value.values()):
                 digests |= value
-        return digests
+        return {**digests, **self.manifest.files}
 
     @property
     def content(self) -> str:
@@ -177,8 +190,12 @@ class RunDirectory:
             )
 
     def require_assigned(self) -> None:
-        """Raise :class:`Incomplete` if conversations of this run or shard are missing."""
-        missing = len(self.assigned) - len(self.done())
+        """Raise :class:`Incomplete` if conversations of this run or shard are missing, or not in the manifest yet."""
+        done = self.done()
+        sealed = [name for name in done if self.name_of(self.receipts(name)) in self.manifest.files]
+        if len(sealed) < len(done):
+            raise Incomplete(f"{self.path}: its replay has not ended; run the same replay again to finish it")
+        missing = len(self.assigned) - len(done)
         if missing:
             raise Incomplete(
                 f"{self.path}: {missing} of {len(self.assigned)} conversations are missing; "

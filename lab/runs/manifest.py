@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.base.errors import Altered, NotARun, UnusableInput
-from lab.base.files import digest, read_json
+from lab.base.files import digest, dump_json, read_json, write_atomically
 from lab.base.formatting import counted
 from lab.base.shape import from_json, schema_of, to_json
 from lab.recordings.readers import Origins
@@ -196,13 +196,25 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """The stored scores: the sha256 of their file, and the hash of what they were made from.
+
+    That is receipts, gold, arms, and the code and libraries that measure (:func:`lab.runs.scores.made_from`).
+    """
+
+    sha256: str
+    made_from: str
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """The contents of manifest.json.
 
     ``recall_points`` counts the recall points of each conversation; receipts have one row for each, for every arm.
     ``contents`` tells which conversations of two runs are the same; runs of earlier versions have none.
     ``files`` has the sha256 of each file by its path below the run; during a replay the files of conversations are
-    listed in ``digests/`` instead (:mod:`lab.runs.resume`).
+    listed in ``digests/`` instead (:mod:`lab.runs.resume`). ``scores`` is there once the run was scored; stored scores
+    without it are not used.
     """
 
     status: str
@@ -219,6 +231,7 @@ class Manifest:
     origins: Origins | None = field(
         default=None, metadata=_about("conversations taken and left out by what started them, if not only a person did")
     )
+    scores: Seal | None = field(default=None, metadata=_about("sha256 and origin of scores.parquet, once written"))
 
     @property
     def origin_notes(self) -> tuple[str, ...]:
@@ -240,8 +253,9 @@ class Manifest:
         return values | {COVER: digest(values)}
 
     def ended(self, status: str, files: Mapping[str, str], failed: Mapping[str, int]) -> Manifest:
-        """Return a copy with another status, other files and other failed recalls."""
-        return replace(self, status=status, files=dict(files), failed=dict(failed))
+        """Return a copy with another status, other files and other failed recalls; other files have no scores yet."""
+        scores = self.scores if files == self.files else None
+        return replace(self, status=status, files=dict(files), failed=dict(failed), scores=scores)
 
 
 def resolved_of(value: Mapping[str, object]) -> Resolved:
@@ -277,6 +291,11 @@ def read_manifest(path: Path) -> Manifest:
     except UnusableInput as error:
         raise NotARun(f"{error}; run the replay again into another --out") from None
     return manifest
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Write a manifest, its own digest last."""
+    write_atomically(path, dump_json(manifest.as_json()))
 
 
 def _require_consistent(manifest: Manifest, where: str) -> None:

@@ -16,7 +16,6 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,7 +35,18 @@ from lab.base.files import (
 from lab.base.shape import to_json
 from lab.recordings.readers import Origins
 from lab.runs.directory import DIGESTS, FAILURES, GOLDEN, LATENCY, MANIFEST, RECEIPTS, WRITES, RunDirectory, open_run
-from lab.runs.manifest import COMPLETE, INCOMPLETE, STARTED, Content, Environment, Git, Manifest, Resolved, Shard
+from lab.runs.manifest import (
+    COMPLETE,
+    INCOMPLETE,
+    STARTED,
+    Content,
+    Environment,
+    Git,
+    Manifest,
+    Resolved,
+    Shard,
+    write_manifest,
+)
 
 # Limits of a message: characters of a value, and entries of a list.
 VALUE, MOST = 32, 4
@@ -266,13 +276,19 @@ def resume_or_begin(
         files={GOLDEN: sha256_bytes(golden)},
     )
     run = RunDirectory(path, begun)
-    _write_manifest(run)
+    write_manifest(run.path / MANIFEST, run.manifest)
     write_atomically(path / GOLDEN, golden)
     return run
 
 
 def _reopened(run: RunDirectory, fresh: Callable[[], Fresh]) -> RunDirectory:
-    """Restore the golden set of a run if it is missing, check the files of done conversations, and return the run."""
+    """Restore the golden set of a run if it is missing, check the files of done conversations, and return the run.
+
+    If conversations of a run that has ended are replayed again, its manifest lets go of their files first: so a replay
+    that is killed at any moment can be resumed, and nothing beside the manifest of a complete run ever counts.
+    """
+    if run.manifest.status == COMPLETE:
+        _remove_recorded(run)
     path = run.path / GOLDEN
     if not path.exists():
         data = fresh().golden
@@ -289,8 +305,28 @@ def _reopened(run: RunDirectory, fresh: Callable[[], Fresh]) -> RunDirectory:
                 run.check(file)
         else:
             # Its timings or writes are missing, so it counts as not done.
+            run.recorded(conversation).unlink(missing_ok=True)
             del run.digests[run.name_of(run.receipts(conversation))]
+    waiting = [run.name_of(file) for name in set(run.assigned).difference(run.done()) for file in run.files(name)]
+    if waiting and (run.manifest.status == COMPLETE or run.manifest.files.keys() & {*waiting}):
+        kept = {name: sha256 for name, sha256 in run.manifest.files.items() if name not in waiting}
+        run.manifest = run.manifest.ended(STARTED, kept, run.manifest.failed)
+        write_manifest(run.path / MANIFEST, run.manifest)
+        for name in waiting:
+            run.digests.pop(name, None)
     return run
+
+
+def _remove_recorded(run: RunDirectory) -> None:
+    """Remove the folder of digests that a replay records, which count for nothing once the manifest has them."""
+    folder = run.path / DIGESTS
+    try:
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def _require_same(run: RunDirectory, manifest: Manifest) -> None:
@@ -356,10 +392,9 @@ def finish(run: RunDirectory, failures: Sequence[Mapping[str, str]] = ()) -> Non
     after = run.manifest.ended(status, dict(sorted(files.items())), failed)
     if after != run.manifest:
         run.manifest = after
-        _write_manifest(run)
+        write_manifest(run.path / MANIFEST, run.manifest)
     run.digests = files
-    with suppress(OSError):
-        shutil.rmtree(run.path / DIGESTS)
+    _remove_recorded(run)
 
 
 def _put_failures(path: Path, data: bytes) -> None:
@@ -371,7 +406,3 @@ def _put_failures(path: Path, data: bytes) -> None:
             path.unlink()
         except OSError as error:
             raise cannot_write(path, error) from error
-
-
-def _write_manifest(run: RunDirectory) -> None:
-    write_atomically(run.path / MANIFEST, dump_json(run.manifest.as_json()))

@@ -1,21 +1,23 @@
 """The values of a scored run: as columns, as rows, and as the file ``scores.parquet``; and what they are scored with.
 
-The judgements are in golden.jsonl, which holds keys and no texts. The file of values is reused while it is current: its
-metadata identifies what it was computed from, and holds a checksum.
+The judgements are in golden.jsonl, which holds keys and no texts. The file of values is reused while it is current: the
+manifest seals it, with its sha256 and what it was computed from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from hashlib import sha256
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.code import code_key, modules_in
 from lab.base.columns import codes_of, float_column, numbers_of, text_column
-from lab.base.errors import CannotMeasure, UnusableInput
-from lab.base.files import digest, read_json_lines, write_atomically
+from lab.base.errors import Altered, CannotMeasure, InUse, UnusableInput
+from lab.base.files import digest, only_writer, read_json_lines, sha256_bytes, sha256_file, write_atomically
 from lab.base.shape import expect, field, optional, to_json
-from lab.runs.directory import FAILURES, GOLDEN, LATENCY, RunDirectory
+from lab.runs.directory import FAILURES, GOLDEN, LATENCY, MANIFEST, OBJECT, RunDirectory
+from lab.runs.manifest import Seal, read_manifest, write_manifest
 from lab.runs.tables import read_table, table_bytes
 
 if TYPE_CHECKING:
@@ -170,10 +172,10 @@ def made_from(run: RunDirectory) -> str:
 
 
 def write_scores(run: RunDirectory, scores: Scores, slices: Mapping[str, str]) -> None:
-    """Write the scores into the run, one value a row, unless the file is the same already.
+    """Write the scores into the run, one value a row, unless the file is the same already, and seal them.
 
     Columns: ``arm, conversation, at, measure, value, slices`` (the entry of ``slices`` for the unit, or null). The
-    metadata holds :func:`made_from` and the checksum of the columns.
+    manifest gets the sha256 of the file, after it, and :func:`made_from`.
     """
     import pyarrow as pa
 
@@ -186,31 +188,45 @@ def write_scores(run: RunDirectory, scores: Scores, slices: Mapping[str, str]) -
         "slices": text_column(scores.at, [slices.get(unit) for unit in scores.units]),
     }
     table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
-    about = {"kind": KIND, "schema_version": VERSION, "made_from": made_from(run), "checksum": _checksum(scores)}
-    path, data = run.path / SCORES, table_bytes(table.replace_schema_metadata(about))
+    path = run.path / SCORES
+    data = table_bytes(table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION}))
     if not (path.exists() and path.read_bytes() == data):
         write_atomically(path, data)
+    _seal(run, Seal(sha256_bytes(data), made_from(run)))
+
+
+def _seal(run: RunDirectory, seal: Seal) -> None:
+    """Write the seal into the manifest, unless the run is an approved one, which never changes, or is being written.
+
+    Scores without a seal are computed again by whoever needs them.
+    """
+    path = run.path / MANIFEST
+    if run.manifest.scores == seal or (run.path / OBJECT).exists():
+        return
+    with suppress(InUse), only_writer(run.path):
+        if read_manifest(path) == run.manifest:
+            run.manifest = replace(run.manifest, scores=seal)
+            write_manifest(path, run.manifest)
 
 
 def read_scores(run: RunDirectory) -> Scores | None:
-    """Return the stored scores of a run; None if there are none or they are outdated.
+    """Return the stored scores of a run; None if there are none, or if they are outdated or not sealed.
 
-    Checks every file that scores are computed from, and raises what :meth:`RunDirectory.check_all` raises.
+    Checks every file that scores are computed from, and raises what :meth:`RunDirectory.check_all` raises, and
+    :class:`Altered` for stored scores that are not those that the manifest seals.
     """
-    path = run.path / SCORES
-    if not path.is_file():
+    path, seal = run.path / SCORES, run.manifest.scores
+    if seal is None or not path.is_file():
         return None
     run.check_all()
-    try:
-        table = read_table(path, (*NAMES, "value"), NAMES)
-        about = table.schema.metadata or {}
-        if (about.get(b"kind"), about.get(b"made_from")) != (KIND.encode(), made_from(run).encode()):
-            return None
-        scores = _scores(table)
-    except (CannotMeasure, ValueError):
-        # The file is damaged; scores can be computed again.
+    if seal.made_from != made_from(run):
         return None
-    return scores if about.get(b"checksum") == _checksum(scores).encode() else None
+    if sha256_file(path) != seal.sha256:
+        raise Altered(
+            f"{path}: damaged or altered (its sha256 is not the one that {MANIFEST} seals); delete it: the scores are "
+            "computed from the receipts again"
+        )
+    return _scores(read_table(path, (*NAMES, "value"), NAMES))
 
 
 def _scores(table: pa.Table) -> Scores:
@@ -218,20 +234,3 @@ def _scores(table: pa.Table) -> Scores:
     return Scores(
         [[text or "" for text in names[:-1]] for names in texts], codes, numbers_of(table["value"]).astype(float)
     )
-
-
-def _checksum(scores: Scores) -> str:
-    """Return a checksum of names and values; names are numbered in the order of their first row."""
-    import numpy as np
-
-    checksum = sha256()
-    columns = (scores.arm, scores.conversation, scores.at, scores.measure)
-    for codes, names in zip(columns, (scores.arms, scores.conversations, scores.units, scores.measures), strict=True):
-        used, first, again = np.unique(codes, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        position = np.empty(len(used), np.int64)
-        position[order] = np.arange(len(used))
-        checksum.update(position[again].tobytes())
-        checksum.update("\0".join(names[code] for code in used[order].tolist()).encode("utf-8", "surrogatepass"))
-    checksum.update(np.where(np.isnan(scores.value), np.nan, scores.value).tobytes())
-    return checksum.hexdigest()

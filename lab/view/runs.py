@@ -118,10 +118,11 @@ def so_far(run: RunDirectory, conversations: Sequence[str]) -> RunDirectory:
     """
     if not conversations:
         raise Incomplete(f"{run.path}: no conversation is done yet")
-    if list(conversations) == run.conversations and run.manifest.status != STARTED:
+    if list(conversations) == run.conversations and run.digests == run.manifest.files:
         return run
     kept = [name for name in run.conversations if name in set(conversations)]
-    manifest = replace(run.manifest, resolved=replace(run.manifest.resolved, conversations=tuple(kept)), shard=None)
+    resolved = replace(run.manifest.resolved, conversations=tuple(kept))
+    manifest = replace(run.manifest, resolved=resolved, shard=None, files=run.digests)
     part = RunDirectory(run.path, manifest, allow_failed=True)
     failed = Counter(recall.arm for recall in part.failed_recalls())
     part.manifest = replace(manifest, failed=dict(failed))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import lab.runs.manifest as manifest_module
 import lab.runs.resume as resume
 from lab.base.errors import Altered, OtherArguments
 from lab.replay.run import run_replay
@@ -125,7 +126,7 @@ def test_resume_receipts_without_digest_are_replayed(
         tmp_path / "begun", run.manifest.ended("started", {"golden.jsonl": run.digests["golden.jsonl"]}, {})
     )
     shutil.copytree(run.path, begun.path)
-    resume._write_manifest(begun)
+    manifest_module.write_manifest(begun.path / "manifest.json", begun.manifest)
     assert open_run(begun.path).done() == []
     outcome = run_replay(replay_request, begun.path)
     assert (outcome.done, outcome.skipped) == (tuple(run.conversations), ())
@@ -149,7 +150,11 @@ def test_keep_writes_digests_before_receipts(
         real(path, data, **how)
         written.append(path)
 
-    monkeypatch.setattr(resume, "write_atomically", write)
+    def writing(how: Callable[..., None]) -> None:
+        for module in (resume, manifest_module):
+            monkeypatch.setattr(module, "write_atomically", how)
+
+    writing(write)
     for limit in range(40):
         out = tmp_path / f"killed{limit}"
         written.clear()
@@ -164,9 +169,9 @@ def test_keep_writes_digests_before_receipts(
             for conversation in left.done():
                 left.read_receipts(conversation)
                 left.read_latency(conversation)
-        monkeypatch.setattr(resume, "write_atomically", real)
+        writing(real)
         ended = run_replay(replay_request, out).run
-        monkeypatch.setattr(resume, "write_atomically", write)
+        writing(write)
         assert ended.manifest.status == "complete"
         assert not (out / "digests").exists()
         for conversation in sound.conversations:
