@@ -58,6 +58,12 @@ def shipped_name(path: Path) -> str | None:
     return next((name for name in shipped_sets() if resolved == shipped("datasets", name)), None)
 
 
+def shown_path(path: str) -> str:
+    """Return the path of recordings as a user gives it: ``shipped:NAME`` for a shipped set, which may be anywhere."""
+    name = shipped_name(Path(path))
+    return SHIPPED + name if name else path
+
+
 def shipped(kind: str, name: str) -> Path:
     """Return the folder of a shipped set; ``kind`` is ``datasets`` or ``golden``.
 

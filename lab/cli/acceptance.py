@@ -26,6 +26,7 @@ def add_to(app: typer.Typer) -> None:
     *(*LABELLED, "memories", "memories_from", "haystack", "haystack_from", "max_items", "config", "embedder"),
     arms=("tier_first_v1",),
     fixed=True,
+    runs="as it is",
 )
 def acceptance(
     request: ReplayRequest,

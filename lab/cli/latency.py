@@ -29,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("latency")(latency)
 
 
-@takes_replay_options(*LABELLED, "config", "embedder", arms=DEFAULT_ARMS)
+@takes_replay_options(*LABELLED, "config", "embedder", arms=DEFAULT_ARMS, runs="as recordings")
 def latency(
     request: ReplayRequest,
     *,

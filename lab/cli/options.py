@@ -8,17 +8,15 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
 from lab.base.errors import UnusableInput
 from lab.base.set_registry import golden_at, is_shipped, recordings_at
 from lab.cli import completion
+from lab.cli.output import announce
 from lab.runs.request import STORE, Argument, Options, ReplayRequest, arguments
-
-# Commands whose PATH may be a run directory.
-TAKES_RUNS = ("acceptance",)
 
 Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing, as without --write.")]
@@ -47,15 +45,33 @@ def require_no_run(out: Path) -> None:
 
 
 def _format_of(context: typer.Context, value: str) -> str:
-    """Return the given format, or ``lab`` for a shipped set and for a run, whose manifest says which it is.
+    """Return the given format, or ``lab`` for a shipped set.
 
-    Raises :class:`UnusableInput` if neither applies, or if the path does not exist.
+    Raises :class:`UnusableInput` if neither applies, if the path does not exist, or if it is a run.
     """
     path = context.params.get("path") or Path()
-    takes_run = context.info_name in TAKES_RUNS and is_run(path)
-    if value or context.resilient_parsing or is_shipped(path) or takes_run:
+    if context.resilient_parsing:
+        return value
+    if is_run(path):
+        request = _request_of(path)
+        raise UnusableInput(
+            f"{path}: is a run, and this command reads recordings; those of the run are {request.shown} "
+            f"(--format {request.format})"
+        )
+    if value or is_shipped(path):
         return value or "lab"
     raise missing_format(path)
+
+
+def _format_unless_run(context: typer.Context, value: str) -> str:
+    """Return the same for a command that takes a run, too, whose manifest says the format."""
+    return value if is_run(context.params.get("path") or Path()) else _format_of(context, value)
+
+
+def _request_of(run: Path) -> ReplayRequest:
+    from lab.runs.directory import open_run
+
+    return ReplayRequest.of_manifest(open_run(run).manifest.asked)
 
 
 def missing_format(path: Path) -> UnusableInput:
@@ -79,16 +95,30 @@ def replay_option(field: str, also: str = "") -> Any:
     )
 
 
-Run = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
-Recordings = Annotated[
-    Path,
-    typer.Argument(
+def _recordings(also: str = "") -> Any:
+    return typer.Argument(
         metavar="PATH",
         parser=recordings_at,
         autocompletion=completion.sets,
-        help=arguments()["path"].option.help,
-    ),
-]
+        help=arguments()["path"].option.help + also,
+    )
+
+
+def _format_option(callback: Callable[[typer.Context, str], str]) -> Any:
+    return typer.Option(
+        "--format",
+        autocompletion=completion.formats,
+        # A default in the signature could not stand before arguments without one.
+        default_factory=str,
+        show_default=False,
+        callback=callback,
+        help=arguments()["format"].option.help,
+    )
+
+
+Run = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
+Recordings = Annotated[Path, _recordings()]
+RecordingsOrRun = Annotated[Path, _recordings(" Or a run: its recordings and options are used, except those given.")]
 GoldenSet = Annotated[
     Path,
     typer.Argument(
@@ -105,18 +135,8 @@ AllowFailed = Annotated[
         help="Accept a run with failed recalls, leaving out their turns for every arm.",
     ),
 ]
-Format = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        autocompletion=completion.formats,
-        # A default in the signature could not stand before arguments without one.
-        default_factory=str,
-        show_default=False,
-        callback=_format_of,
-        help=arguments()["format"].option.help,
-    ),
-]
+Format = Annotated[str, _format_option(_format_of)]
+FormatUnlessRun = Annotated[str, _format_option(_format_unless_run)]
 Golden = Annotated[Path | None, replay_option("golden")]
 Memories = Annotated[str | None, replay_option("memories")]
 MemoriesFrom = Annotated[str | None, replay_option("memories_from")]
@@ -170,14 +190,16 @@ def takes_replay_options(
     *fields: str,
     arms: Sequence[str] = (),
     fixed: bool = False,
+    runs: Literal["", "as recordings", "as it is"] = "",
     default_arms: str = "",
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Return a decorator that adds the argument PATH, --format and the options of ``fields`` to a command.
 
     The command receives a ``ReplayRequest`` as its first argument. ``arms`` are the default arms and ``default_arms``
-    their description in the help. With ``fixed``, the command always uses ``arms`` and has no --arm. ``defaults``
-    replace the default values of options, by field.
+    their description in the help. With ``fixed``, the command always uses ``arms`` and has no --arm. With ``runs``,
+    PATH may be a run, which the command opens as it is, or whose recordings and options are used, except those given.
+    ``defaults`` replace the default values of options, by field.
     """
     own = defaults or {}
     # Help lists the options of every command in the same order.
@@ -190,8 +212,9 @@ def takes_replay_options(
         names = {**command.__globals__, "ReplayRequest": ReplayRequest}
         declared = list(inspect.signature(command, eval_str=True, globals=names).parameters.values())[1:]
         parameters = [
-            _parameter("path", Recordings),
-            _parameter("format", Format),
+            _parameter("context", typer.Context),
+            _parameter("path", RecordingsOrRun if runs == "as recordings" else Recordings),
+            _parameter("format", FormatUnlessRun if runs else Format),
             *(parameter for parameter in declared if parameter.name != "as_json"),
             *([] if fixed else [_parameter("arm", arm, None)]),
             *(_replay_parameter(field, about, own.get(field, about.default)) for field, about in chosen.items()),
@@ -199,10 +222,13 @@ def takes_replay_options(
         ]
 
         @functools.wraps(command)
-        def run(**given: Any) -> R:
+        def run(context: typer.Context, **given: Any) -> R:
             values = {field: _value(given.pop(about.name), about) for field, about in chosen.items()}
             chosen_arms = tuple(arms if fixed else given.pop("arm") or arms)
-            return command(ReplayRequest(str(given.pop("path")), given.pop("format"), chosen_arms, **values), **given)
+            request = ReplayRequest(str(given.pop("path")), given.pop("format"), chosen_arms, **values)
+            if runs == "as recordings" and is_run(Path(request.path)):
+                request = _from_run(request, chosen, context)
+            return command(request, **given)
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # Typer reads it
             [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
@@ -212,6 +238,25 @@ def takes_replay_options(
         return run
 
     return decorate
+
+
+def _from_run(request: ReplayRequest, fields: Mapping[str, Argument], context: typer.Context) -> ReplayRequest:
+    """Return a request over the recordings of a run, with its options where the command line gives none."""
+    of_run = _request_of(Path(request.path))
+    given = {
+        name
+        for name, about in {"format": arguments()["format"], **fields}.items()
+        if getattr(context.get_parameter_source(about.name), "name", "") == "COMMANDLINE"
+    }
+    taken = {name: getattr(of_run, name) for name in ("path", "format", *fields) if name not in given}
+    others = [
+        about.flag
+        for name, about in arguments().items()
+        if name not in ("path", "format", "arms", *fields) and getattr(of_run, name) != about.default
+    ]
+    less = f", but not its {', '.join(others)}" if others else ""
+    announce(f"recordings and options of {request.path}: {of_run.shown}{less}")
+    return dataclasses.replace(request, **taken)
 
 
 def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

@@ -76,7 +76,16 @@ def conclude(study: Study, page: Path, drawn: Sequence[Path] = ()) -> None:
 
 
 @takes_replay_options(
-    *LABELLED, "memories", "memories_from", "haystack", "haystack_from", "max_items", "config", "embedder", fixed=True
+    *LABELLED,
+    "memories",
+    "memories_from",
+    "haystack",
+    "haystack_from",
+    "max_items",
+    "config",
+    "embedder",
+    fixed=True,
+    runs="as recordings",
 )
 def ablate(
     request: ReplayRequest,
@@ -115,7 +124,7 @@ def ablate(
     about = [
         *(*run.manifest.origin_notes, *notes),
         (
-            f"{counted(n, 'probe')} with gold in {counted(len(run.conversations), 'conversation')} of {request.path}; "
+            f"{counted(n, 'probe')} with gold in {counted(len(run.conversations), 'conversation')} of {request.shown}; "
             f"labels {resolved.labels.mode}, scope {resolved.scope}"
         ),
     ]
@@ -151,15 +160,11 @@ def _change(step: StepResult, name: str) -> str:
     return signed(change.estimate.mean) + bracketed(change.estimate.low, change.estimate.high)
 
 
+@takes_replay_options("golden", "scope", "haystack", "haystack_from", "embedder", fixed=True, runs="as recordings")
 def saturation(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
+    request: ReplayRequest,
+    *,
     out: Annotated[Path, typer.Option("--out", help="Folder for saturation.parquet and the page.")],
-    golden: options.Golden = None,
-    scope: options.Scope = "none",
-    haystack: options.Haystack = None,
-    haystack_from: options.HaystackFrom = None,
-    embedder: options.Embedder = "all-MiniLM-L6-v2",
     seeds: Annotated[int, typer.Option(min=1, help="Number of label samples at each share.")] = 3,
     jobs: options.Jobs = 2,
     slides: options.Slides = False,
@@ -172,18 +177,7 @@ def saturation(
     from lab.studies.saturation import saturation as sweep
 
     options.require_no_run(out)
-    points = sweep(
-        path,
-        format,
-        golden=golden,
-        seeds=seeds,
-        scope=scope,
-        haystack=haystack,
-        haystack_from=haystack_from or (),
-        embedder=embedder,
-        jobs=jobs,
-        announce=announce,
-    )
+    points = sweep(request, seeds=seeds, jobs=jobs, announce=announce)
     write_points(SaturationPoint, points, out / SATURATION)
     headers = ("mode, must share", "arm", "must", "hit@6", "GoldNice@6", "RepeatRate")
     rows = [
@@ -192,12 +186,21 @@ def saturation(
     ]
     data = {"points": [point._asdict() for point in points]}
     study = Study("saturation", {"saturation": saturation_chart(points)}, [Part("", headers, rows)], data)
-    study = study._replace(next=f"lab study governance {path} --out DIR")
+    study = study._replace(next=f"lab study governance {request.shown} --out DIR")
     finish(study, out, slides=slides, as_json=as_json)
 
 
 @takes_replay_options(
-    *TURNS, "golden", "memories", "haystack", "haystack_from", "categories", "config", "embedder", fixed=True
+    *TURNS,
+    "golden",
+    "memories",
+    "haystack",
+    "haystack_from",
+    "categories",
+    "config",
+    "embedder",
+    fixed=True,
+    runs="as recordings",
 )
 def governance(
     request: ReplayRequest,
@@ -271,7 +274,7 @@ def governance(
     )
     data = {"points": [point._asdict() for point in points]}
     study = Study("governance", {"governance": governance_chart(points)}, parts, data, notes=[note])
-    study = study._replace(next=f"lab study sweep {request.path} --out DIR")
+    study = study._replace(next=f"lab study sweep {request.shown} --out DIR")
     finish(study, out, slides=slides, as_json=as_json)
 
 
@@ -395,7 +398,17 @@ def _json(loss: Loss) -> dict[str, object]:
     }
 
 
-@takes_replay_options(*LABELLED, "profile", "memories", "haystack_from", "max_items", "config", "embedder", arms=SCALED)
+@takes_replay_options(
+    *LABELLED,
+    "profile",
+    "memories",
+    "haystack_from",
+    "max_items",
+    "config",
+    "embedder",
+    arms=SCALED,
+    runs="as recordings",
+)
 def scale(
     request: ReplayRequest,
     *,
@@ -450,7 +463,9 @@ def scale(
     finish(study, out, slides=slides, as_json=as_json)
 
 
-@takes_replay_options(*LABELLED, "memories", "haystack", "haystack_from", "max_items", "config", arms=("hybrid",))
+@takes_replay_options(
+    *LABELLED, "memories", "haystack", "haystack_from", "max_items", "config", arms=("hybrid",), runs="as recordings"
+)
 def silence(
     request: ReplayRequest,
     *,
@@ -542,5 +557,5 @@ def silence(
     }
     chart = silence_chart(points, rows).of(f"recall lab: {about}")
     study = Study("silence", {"silence": chart}, parts, data, [about], notes, list(reasons))
-    study = study._replace(next=f"lab study sweep {request.path} --grid FILE --out DIR")
+    study = study._replace(next=f"lab study sweep {request.shown} --grid FILE --out DIR")
     finish(study, out, slides=slides, as_json=as_json)

@@ -27,7 +27,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 @takes_replay_options(
-    *LABELLED, "memories", "memories_from", "source", "haystack", "haystack_from", "embedder", "vectors", fixed=True
+    *LABELLED,
+    "memories",
+    "memories_from",
+    "source",
+    "haystack",
+    "haystack_from",
+    "embedder",
+    "vectors",
+    fixed=True,
+    runs="as recordings",
 )
 def sweep(
     request: ReplayRequest,
@@ -83,7 +92,7 @@ def sweep(
         data,
         notes,
         [f"All configurations: {out / 'configurations.parquet'}"],
-        next=f"lab replay {request.path} --arm NAME=FILE --out DIR",
+        next=f"lab replay {request.shown} --arm NAME=FILE --out DIR",
     )
     finish(study, out, slides=slides, as_json=as_json)
 

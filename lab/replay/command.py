@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import join
 
 from lab.base.errors import UnusableInput
-from lab.base.set_registry import SHIPPED, golden_beside, shipped_name
+from lab.base.set_registry import golden_beside, shown_path
 from lab.replay.plan import Plan
 from lab.runs.manifest import Manifest
 from lab.runs.request import arguments as options
@@ -70,14 +70,8 @@ def require_gold(plan: Plan) -> int:
     """Return how many probes have relevant memories; raise :class:`UnusableInput` if none has."""
     probes = sum(bool(probe.relevant) for recording in plan.recordings for probe in plan.probes(recording))
     if not probes:
-        raise UnusableInput(f"{shown_path(plan.request.path)}: {NO_GOLD}")
+        raise UnusableInput(f"{plan.request.shown}: {NO_GOLD}")
     return probes
-
-
-def shown_path(path: str) -> str:
-    """Return the path of recordings as a user gives it: ``shipped:NAME`` for a shipped set, which may be anywhere."""
-    name = shipped_name(Path(path))
-    return SHIPPED + name if name else path
 
 
 def _options(asked: Mapping[str, object]) -> Iterator[str]:

@@ -182,7 +182,7 @@ def make_capture_pool(request: ReplayRequest) -> Pool:
         turns += [PooledTurn(turn, tuple(items)) for turn, items in candidates.items() if items]
     if not turns:
         raise UnusableInput(
-            f"{request.path}: no memory belongs to a turn; `lab recordings convert --candidates` makes each line one"
+            f"{request.shown}: no memory belongs to a turn; `lab recordings convert --candidates` makes each line one"
         )
     return Pool(
         0,

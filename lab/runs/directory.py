@@ -18,6 +18,7 @@ from lab.base.columns import codes_of
 from lab.base.errors import Altered, Incomplete, NotARun, UnusableInput
 from lab.base.files import cannot_write, digest, file_name, leftovers, read_json, read_json_lines, sha256_file
 from lab.base.formatting import counted
+from lab.base.set_registry import SHIPPED
 from lab.runs.manifest import COMPLETE, NO_HAYSTACK, Manifest, Shard, read_manifest
 from lab.runs.tables import read_table
 from lab.systems.contract import ArmInfo
@@ -321,12 +322,13 @@ def open_run(path: Path, *, allow_failed: bool = False) -> RunDirectory:
 
     With ``allow_failed``, turns at which a recall failed are left out of every arm; otherwise such a run is refused.
     """
-    if not path.is_dir():
+    if not path.exists() and not str(path).startswith(SHIPPED):
         raise NotARun(f"{path}: no such run directory")
     if not (path / MANIFEST).is_file():
         runs = sorted(found.parent for found in path.glob(f"runs/*/*/{MANIFEST}"))
-        inside = f"; it is a league, whose runs are runs/SET/ARM, such as {runs[0]}" if runs else ""
-        raise NotARun(f"{path}: is not a run directory (it has no {MANIFEST}){inside}")
+        inside = f"it is a league, whose runs are runs/SET/ARM, such as {runs[0]}" if runs else ""
+        inside = inside or f"lab replay {path} --out DIR makes a run of recordings"
+        raise NotARun(f"{path}: is not a run directory (it has no {MANIFEST}); {inside}")
     return RunDirectory(path, read_manifest(path / MANIFEST), allow_failed=allow_failed)
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
-from lab.base.set_registry import golden_at
+from lab.base.set_registry import golden_at, shown_path
 from lab.recordings.readers import ALL, DEFAULT
 from lab.systems.spec import LIVE
 
@@ -188,6 +188,11 @@ class _Set:
 @dataclass(frozen=True)
 class ReplayRequest(Options, _Set):
     """The arguments of ``lab replay`` as given; None selects the default."""
+
+    @property
+    def shown(self) -> str:
+        """The path of the recordings as a user gives it."""
+        return shown_path(self.path)
 
     @classmethod
     def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:

@@ -6,9 +6,8 @@ The samples of labels come from :mod:`lab.studies.draws`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 
-from lab.embedding.embedder import DEFAULT_MODEL
 from lab.replay.command import require_gold
 from lab.replay.plan import make_plan
 from lab.runs.request import ReplayRequest
@@ -19,37 +18,18 @@ from lab.systems.registry import policies
 
 
 def saturation(
-    path: Path,
-    format_name: str,
+    request: ReplayRequest,
     *,
-    golden: Path | None = None,
     seeds: int = 3,
-    scope: str = "none",
-    conversation: Sequence[str] = (),
-    haystack: int | None = None,
-    haystack_from: Sequence[str] = (),
-    embedder: str = DEFAULT_MODEL,
     jobs: int = 1,
     announce: Callable[[str], None] = lambda _: None,
 ) -> list[SaturationPoint]:
     """Score every policy at every share, mode and seed, with hybrid and oracle for reference.
 
-    ``conversation`` names those to replay; without it all of ``path`` are. ``haystack`` and ``haystack_from`` are as in
-    ``lab replay``. Shares that a mode cannot reach are left
-    out: in ``distractors`` relevant memories never become must. Raises :class:`UnusableInput` without a golden set.
+    The arms and labels of the request are replaced. Shares that a mode cannot reach are left out: in ``distractors``
+    relevant memories never become must. Raises :class:`UnusableInput` without a golden set.
     """
-    asked = ReplayRequest(
-        str(path),
-        format_name,
-        (*policies(), *UNTIERED),
-        golden=str(golden) if golden else None,
-        labels="sampled",
-        scope=scope,
-        conversation=tuple(conversation),
-        haystack=haystack,
-        haystack_from=tuple(haystack_from),
-        embedder=embedder,
-    )
+    asked = replace(request, arms=(*policies(), *UNTIERED), labels="sampled")
     plan = make_plan(asked)
     require_gold(plan)
     draws = tuple(Assignment(draw, draw.labels(plan.labels)) for draw in saturating(plan, seeds))

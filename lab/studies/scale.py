@@ -129,8 +129,8 @@ def scale(
         points += _points(run, size)
     if not points:
         raise UnusableInput(
-            f"{request.path}: no haystack is available (at most {most}); give a smaller --haystack, or add another set "
-            "with --haystack-from SET[:FORMAT]"
+            f"{request.shown}: no haystack is available (at most {most}); give a smaller --haystack, or add another "
+            "set with --haystack-from SET[:FORMAT]"
         )
     result = Scale(
         *(tuple(points), run.cutoff, len(without.recordings), probes, most, tuple(unavailable), sets, filled or None),

@@ -42,10 +42,10 @@ def collect(
             )
     probes = [probe for recording in plan.recordings for probe in plan.probes(recording)]
     if not any(probe.relevant for probe in probes):
-        raise UnusableInput(f"{request.path}: has no probe with gold, so no hit can be lost; use --golden")
+        raise UnusableInput(f"{request.shown}: has no probe with gold, so no hit can be lost; use --golden")
     if all(probe.relevant for probe in probes):
         raise UnusableInput(
-            f"{request.path}: no probe needs nothing, so silence is never right and FalseRecall has no value; use a "
+            f"{request.shown}: no probe needs nothing, so silence is never right and FalseRecall has no value; use a "
             "set that has such probes, as iKAT, BEAM and the shipped ones do"
         )
     halves([recording.conversation for recording in plan.recordings])

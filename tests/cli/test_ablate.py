@@ -56,6 +56,34 @@ def test_ablate_repeated_prints_the_same_without_replaying(lab: Lab, operators: 
     assert {path: path.read_bytes() for path in sorted((folder / "run").rglob("*")) if path.is_file()} == before
 
 
+def test_study_of_a_run_takes_its_recordings_and_options_except_those_given(lab: Lab, climbed: Any) -> None:
+    folder, _ = climbed
+    asked = json.loads((folder / "run" / "manifest.json").read_text("utf-8"))["asked"]
+    done = lab("study", "ablate", "run", "--hard-rules", "1", "--out", "again", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(f"recordings and options of run: {asked['path']}\n")
+    again = json.loads((folder / "again" / "manifest.json").read_text("utf-8"))["asked"]
+    assert again == {**asked, "hard_rules": 1}
+
+
+def test_study_of_a_run_says_which_of_its_options_it_lacks(lab: Lab, climbed: Any) -> None:
+    done = lab("study", "saturation", "run", "--seeds", "1", "--out", "sat", "--embedder", "hashing", cwd=climbed[0])
+    assert done.returncode == 0, done.stderr
+    assert ", but not its --hard-rules, --categories\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("replay", "run", "--out", "x"), ("recordings", "validate", "run"), ("memory", "observe", "run", "--out", "x")],
+)
+def test_command_that_reads_recordings_names_those_of_a_run(lab: Lab, climbed: Any, words: tuple[str, ...]) -> None:
+    done = lab(*words, cwd=climbed[0])
+    assert done.returncode == 2
+    said = "error: run: is a run, and this command reads recordings; those of the run are "
+    assert done.stderr.startswith(said)
+    assert done.stderr.endswith("two-desks.jsonl (--format lab)\n")
+
+
 def test_text_shows_one_line_per_step_in_80_columns(lab: Lab, operators: Path, climbed: Any) -> None:
     folder, first = climbed
     done = lab("study", "ablate", operators / "two-desks.jsonl", *ASKED, cwd=folder)

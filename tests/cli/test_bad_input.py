@@ -99,6 +99,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         ),
         (("score", "gone"), "gone: no such run directory"),
         (("score", "datasets"), "datasets: is not a run directory"),
+        (("missed", "shipped:operators"), "lab replay shipped:operators --out DIR makes a run of recordings"),
         (("compare", "datasets", "--baseline", "none", "--candidate", "hybrid"), "datasets: is not a run directory"),
         (("explain", "datasets", "den/s03/t01"), "datasets: is not a run directory"),
         (("report", "datasets"), "datasets: is not a run directory"),

@@ -256,8 +256,8 @@ def agreement(request: ReplayRequest, source: str | None = None, *, announce: An
     if not recorded.recalls:
         failed = f"; calls of memory_recall without a usable result: {recorded.failed}" if recorded.failed else ""
         raise NotComparable(
-            f"{request.path}: records no result of memory_recall and no <relevant-memories> block, so there is nothing "
-            f"to compare{failed}"
+            f"{request.shown}: records no result of memory_recall and no <relevant-memories> block, so there is "
+            f"nothing to compare{failed}"
         )
     deleted = deletions(plan.library.recordings)
     if source != "given":
@@ -272,7 +272,7 @@ def _with_tools(plan: Plan, deleted: Deletions, *, seen: bool) -> Plan:
     memories = stored_by_tools(plan.library.recordings, seen=seen)
     if not memories:
         raise UnusableInput(
-            f"{plan.request.path}: no call of memory_store is recorded; name the engine's store with --memories-from"
+            f"{plan.request.shown}: no call of memory_store is recorded; name the engine's store with --memories-from"
         )
     recordings = tuple(over_time(recording, memories, deleted.ids) for recording in plan.recordings)
     return replace(plan, recordings=recordings, labels=Labels("recorded"))

@@ -12,7 +12,7 @@ import typer
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import counted, shortened
-from lab.base.set_registry import SHIPPED, is_shipped, recordings_at, shipped_name
+from lab.base.set_registry import is_shipped, recordings_at, shown_path
 from lab.cli import completion, options
 from lab.cli.options import Write, in_utc
 from lab.cli.output import Json, counting, emit, emit_change, emit_folded, emit_json, emit_table, emit_unless_written
@@ -104,7 +104,7 @@ def ingest(
     for receipt in receipts:
         verb = "inserted" if write else "to insert"
         before = f"{receipt['ingested_before']:,} ingested before"
-        emit(f"{_name(receipt['recording'])}: {counted(receipt['inserted'], 'event')} {verb}, {before}.")
+        emit(f"{shown_path(receipt['recording'])}: {counted(receipt['inserted'], 'event')} {verb}, {before}.")
         if receipt["inserted"]:
             emit_folded(f"By type: {_counts(receipt['by_type'])}")
         if receipt["payloads_dropped"]:
@@ -294,12 +294,6 @@ def _vectors(embedder: str) -> Vectors:
     from lab.embedding.vectors import Vectors
 
     return Vectors(embedder_named(embedder))
-
-
-def _name(path: str) -> str:
-    """Return recordings as they were given: a shipped set by its name."""
-    name = shipped_name(Path(path))
-    return path if name is None else f"{SHIPPED}{name}"
 
 
 def _counts(counts: dict[str, Any]) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json, read_text, write_atomically
 from lab.base.formatting import counted
+from lab.base.set_registry import shown_path
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import junit
 from lab.gate.verdict import EXIT
 from lab.gate.verdict import Verdict as GateVerdict
 from lab.measures.score import score_and_write
-from lab.replay.command import command_with, shown_path
+from lab.replay.command import command_with
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import VERDICT, RunDirectory

@@ -13,11 +13,12 @@ from lab.base.errors import CannotMeasure, CannotWrite, InUse, OtherArguments, U
 from lab.base.files import dump_json, only_writer, write_atomically
 from lab.base.formatting import counted
 from lab.base.progress import Progress
+from lab.base.set_registry import shown_path
 from lab.measures.latency import Quantile
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import KIND as ADMISSION_KIND
 from lab.replay.admission import Admission, about, admit, claims_of, ground_of
-from lab.replay.command import NO_GOLD, shown_path
+from lab.replay.command import NO_GOLD
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory

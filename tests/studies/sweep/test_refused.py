@@ -68,8 +68,9 @@ def test_saturation_with_a_failed_recall_raises(operators: Path, monkeypatch: py
         return replace(plan, arms=(*plan.arms, arm), infos=(*plan.infos, arm.describe()))
 
     monkeypatch.setattr(of_saturation, "make_plan", with_raising)
+    asked = ReplayRequest(str(operators / "two-desks.jsonl"), "lab", (), embedder="hashing")
     with pytest.raises(CannotMeasure, match="two-desks/s02/t01: arm raising failed: KeyError in recall"):
-        of_saturation.saturation(operators / "two-desks.jsonl", "lab", seeds=1, embedder="hashing")
+        of_saturation.saturation(asked, seeds=1)
 
 
 @pytest.mark.parametrize(

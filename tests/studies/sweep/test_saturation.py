@@ -28,7 +28,7 @@ SEEDS = 2
 @pytest.fixture(scope="module")
 def points(operators: Path) -> list[Point]:
     """The sweep over the shipped conversations."""
-    return saturation(operators, "lab", seeds=SEEDS)
+    return saturation(ReplayRequest(str(operators), "lab", ()), seeds=SEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,11 @@ def test_gold_that_is_not_born_yet_is_no_missed_nice_one(tmp_path: Path) -> None
     """GoldNice speaks of visible gold alone, in a sweep as in a replay."""
     recording(tmp_path, "born", memory_at_end=False)
     folder = recording(tmp_path, "unborn", memory_at_end=True)
-    compared = [one for one in saturation(folder, "lab", seeds=4) if (one.mode, one.share) == ("independent", 0.01)]
+    compared = [
+        one
+        for one in saturation(ReplayRequest(str(folder), "lab", ()), seeds=4)
+        if (one.mode, one.share) == ("independent", 0.01)
+    ]
     assert {one.gold_nice for one in compared} != {None}
     for point in compared:
         asked = ReplayRequest(str(folder), "lab", POLICIES, labels="sampled", must_share=0.01, nice_share=0.7 * 0.99)
@@ -180,7 +184,7 @@ def test_texts_longer_than_the_limit_are_found_as_a_replay_finds_them(tmp_path: 
     folder = recording(tmp_path, "long", memory_at_end=False)
     path = folder / "long.jsonl"
     path.write_text(path.read_text().replace("pears are late", "pears are late " * 2_000))
-    points = saturation(folder, "lab", seeds=1)
+    points = saturation(ReplayRequest(str(folder), "lab", ()), seeds=1)
     assert {point.hit for point in points if point.arm == "hybrid"} == {1.0}
 
 
@@ -188,7 +192,9 @@ def test_texts_longer_than_the_limit_are_found_as_a_replay_finds_them(tmp_path: 
 def test_two_processes_draw_the_same_points(tmp_path: Path) -> None:
     recording(tmp_path, "one", memory_at_end=False)
     folder = recording(tmp_path, "two", memory_at_end=False)
-    assert saturation(folder, "lab", seeds=1, jobs=2) == saturation(folder, "lab", seeds=1)
+    assert saturation(ReplayRequest(str(folder), "lab", ()), seeds=1, jobs=2) == saturation(
+        ReplayRequest(str(folder), "lab", ()), seeds=1
+    )
 
 
 @pytest.mark.parametrize("scope", ["none", "recorded", "tags"])
@@ -202,7 +208,7 @@ def test_a_sweep_asks_in_the_scope_that_a_replay_asks_in(tmp_path: Path, scope: 
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     points = {
         one.arm: one
-        for one in saturation(folder, "lab", seeds=1, scope=scope)
+        for one in saturation(ReplayRequest(str(folder), "lab", (), scope=scope), seeds=1)
         if (one.mode, one.share) in (("independent", 0.3), ("reference", None))
     }
     arms = (*POLICIES, "hybrid", "oracle")
@@ -220,7 +226,7 @@ def test_recordings_without_gold_are_refused(tmp_path: Path) -> None:
     folder = recording(tmp_path, "plain", memory_at_end=False)
     (tmp_path / "golden" / "late" / "plain.jsonl").write_text('{"kind": "probe", "turn": "plain/s1/t2"}\n')
     with pytest.raises(UnusableInput, match="has no probe with relevant memories, so there is nothing to score"):
-        saturation(folder, "lab")
+        saturation(ReplayRequest(str(folder), "lab", ()))
 
 
 def test_means_are_those_of_the_seeds_that_have_a_value() -> None:
