@@ -18,11 +18,12 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from lab.base.errors import LabError
 from lab.recordings.model import Memory, Turn
+from lab.replay.unlisted import Texts
 from lab.systems.contract import (
     NOTHING,
     Arm,
@@ -147,10 +148,14 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Keys of the memories from outside: ``known`` are all of the conversation, ``present`` those visible now."""
+    """Keys of the memories from outside: ``known`` are all of the conversation, ``present`` those visible now.
+
+    ``texts`` are those of the visible memories; empty if no system writes a text of its own.
+    """
 
     known: Container[str]
     present: Container[str]
+    texts: Texts = field(default_factory=Texts)
 
 
 class Guarded:
@@ -190,6 +195,7 @@ class Seat(Guarded):
         self.name, self.info, self.fed = arm.name, info, fed
         self.written: dict[str, Stored] = {}
         self._derived: dict[str, Stored] = {}
+        self._texts = given.texts if fed else Texts()
         self._kit, self._given = kit, given
         # Systems of other packages are timed by the lab; their own timings are ignored.
         self._times_itself = type(getattr(arm, "base", arm)).__module__.startswith("lab.")
@@ -281,7 +287,7 @@ class Seat(Guarded):
         return shared.select(ask, candidates)
 
     def _check(self, answer: Recall, ask: Ask) -> None:
-        """Raise :class:`Broken` for items that do not exist or are too many, and for writes at a probe."""
+        """Raise :class:`Broken` for items that do not exist, are too many or too few, and for writes at a probe."""
         if not 0 <= answer.injected <= len(answer.items):
             raise Broken("injected_out_of_range")
         if self.info.at_most is not None and answer.injected > self.info.at_most:
@@ -302,6 +308,10 @@ class Seat(Guarded):
         for identity in (*ids, *answer.pinned):
             if identity not in present and identity not in self.written:
                 raise Broken("item_not_there" if identity in self._given.known else "unknown_item")
+        # The text of a system of this project is made from its list.
+        listed = {*ids[: answer.injected], *answer.pinned}
+        if self._foreign and answer.context and self._texts.unlisted(answer.context, listed, ask.text):
+            raise Broken("unlisted_memory")
 
     def _book(self, writes: Writes, held: dict[str, Stored]) -> None:
         for memory in writes.created:
@@ -315,6 +325,11 @@ class Seat(Guarded):
         for identity in writes.deleted:
             if held.pop(identity, None) is None:
                 raise Broken("deleted_unknown")
+        if held is self.written and self._foreign and not self.fed:
+            for memory in (*writes.created, *writes.updated):
+                self._texts.add(memory.id, memory.text)
+            for identity in writes.deleted:
+                self._texts.remove(identity)
 
 
 def timed(call: Callable[[], T]) -> tuple[T, int]:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from lab.recordings.model import GLOBAL, NICE, Memory, Recording, Turn
-from lab.replay.guarded import Failure, Given, Retrieved, Seat, SharedSearch, booked
+from lab.replay.guarded import Failure, Given, Retrieved, Seat, SharedSearch, booked, is_foreign
 from lab.replay.timeline import RecallPoint, timeline
+from lab.replay.unlisted import Texts
 from lab.retrieval.faults import NO_FAULTS, FaultPlan
 from lab.systems.contract import Arm, ArmInfo, Ask, Candidates, Recall, Writes
 from lab.systems.kit import Kit, Tools
@@ -151,7 +152,8 @@ def replay(
         for arm, info in zip(arms, infos or [arm.describe() for arm in arms], strict=True)
         for writes in (captured and info.writes,)
     ]
-    stage = _Stage(play, seats, reach, on_recall)
+    texts = given.texts if any(map(is_foreign, arms)) else None
+    stage = _Stage(play, seats, reach, texts, on_recall)
     watching = [seat for seat in seats if seat.watches]
     try:
         stage.expect(play.recall_points)
@@ -181,9 +183,15 @@ class _Stage:
     """The arms of one conversation, one :class:`Seat` each, and the retrievers that they share."""
 
     def __init__(
-        self, play: Play, seats: Sequence[Seat], reach: Reach, on_recall: Callable[[RecallCall], None]
+        self,
+        play: Play,
+        seats: Sequence[Seat],
+        reach: Reach,
+        texts: Texts | None,
+        on_recall: Callable[[RecallCall], None],
     ) -> None:
         self._play, self._seats, self._reach, self._on_recall = play, seats, reach, on_recall
+        self._texts = texts
         self._needs_gold = any(seat.info.needs_gold for seat in seats)
         self._searches: dict[Hashable, SharedSearch] = {}
         for seat in seats:
@@ -212,6 +220,11 @@ class _Stage:
             for seat in self._seats:
                 seat.forget(keys)
             self._reach.remove(gone)
+        if self._texts is not None:
+            for memory in born:
+                self._texts.add(memory.key, memory.text, memory.index_text)
+            for memory in gone:
+                self._texts.remove(memory.key)
 
     def answer(self, point: RecallPoint) -> Iterator[Answered]:
         """Yield the answer of every arm at a recall point."""

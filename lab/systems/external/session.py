@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -284,14 +284,19 @@ class HostIds:
 
     def __init__(self) -> None:
         self._keys: dict[str, list[str]] = {}
+        self._texts: dict[str, str] = {}
         self._gone: set[str] = set()
         self.unkept: set[str] = set()
 
-    def remember(self, keys: Collection[str], ids: Mapping[str, str | None]) -> None:
-        """Take the ids of memories. Raises :class:`HostFailed` for an id of a memory that was not given."""
-        if not ids.keys() <= {*keys}:
+    def remember(self, texts: Mapping[str, str], ids: Mapping[str, str | None]) -> None:
+        """Take the ids of memories, whose texts are given by key.
+
+        Raises :class:`HostFailed` for an id of a memory that was not given.
+        """
+        if not ids.keys() <= texts.keys():
             raise HostFailed("bad_result", "ids", "remember")
-        for key in keys:
+        self._texts.update(texts)
+        for key in texts:
             identity = ids.get(key, key)
             if identity is None:
                 self.unkept.add(key)
@@ -302,12 +307,16 @@ class HostIds:
         """Take back memories."""
         self._gone.update(keys)
 
-    def key_of(self, identity: str) -> str:
-        """Return the key that an id stands for: of several, the first that is still there; else the id itself."""
+    def key_of(self, identity: str, text: str | None = None) -> str:
+        """Return the key that an id stands for, else the id itself.
+
+        Of several that are still there, it is the one with this text, else the first.
+        """
         keys = self._keys.get(identity)
         if not keys:
             return identity
-        return next((key for key in keys if key not in self._gone), keys[0])
+        present = [key for key in keys if key not in self._gone] or keys
+        return next((key for key in present if self._texts[key] == text), present[0])
 
 
 class ProbeInstance:
@@ -335,7 +344,7 @@ class ProbeInstance:
         if expected is None:
             raise HostFailed("not_repeatable", "", request.op)
         if request.op == "remember":
-            self._ids.remember([memory["key"] for memory in request.fields["memories"]], result["ids"])
+            self._ids.remember({memory["key"]: memory["text"] for memory in request.fields["memories"]}, result["ids"])
         elif request.op == "forget":
             self._ids.forget(request.fields["keys"])
         here, there = _created(request.op, result), _created(request.op, expected)
@@ -346,11 +355,11 @@ class ProbeInstance:
     def recall(self, request: Request) -> tuple[dict[str, Any], int]:
         """Return the answer to the probe in terms of the first instance, and its time."""
         result, spent = self._session.ask(request)
-        items = [{**item, "id": self._named(item["id"])} for item in result["items"]]
+        items = [{**item, "id": self._named(item["id"], item.get("text"))} for item in result["items"]]
         return {**result, "items": items, "pinned": [self._named(identity) for identity in result["pinned"]]}, spent
 
-    def _named(self, identity: str) -> str:
-        return self._created.get(identity) or self._ids.key_of(identity)
+    def _named(self, identity: str, text: str | None = None) -> str:
+        return self._created.get(identity) or self._ids.key_of(identity, text)
 
 
 def _created(op: str, result: Mapping[str, Any]) -> list[Mapping[str, Any]]:

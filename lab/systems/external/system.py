@@ -240,7 +240,7 @@ class ExternalSystem(MemorySystem):
         ]
         result, _ = self._ask("remember", {"memories": given})
         self._texts.update((memory.key, memory.text) for memory in memories)
-        self._ids.remember([memory.key for memory in memories], result["ids"])
+        self._ids.remember({memory.key: memory.text for memory in memories}, result["ids"])
 
     def forget(self, keys: Sequence[str]) -> None:
         """Have the host forget memories."""
@@ -375,9 +375,9 @@ class ExternalSystem(MemorySystem):
 
     def _item(self, item: Mapping[str, Any]) -> Item:
         identity = item["id"]
-        key = self._ids.key_of(identity)
-        stored = self._stored.get(key)
         text = item.get("text")
+        key = self._ids.key_of(identity, text)
+        stored = self._stored.get(key)
         if text is None:
             text = stored.text if stored else self._texts.get(key, "")
         sources = item.get("sources")

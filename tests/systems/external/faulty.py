@@ -106,6 +106,7 @@ FAULTS: dict[str, Answer] = {
     "unborn": lambda request: say(named(request, ARGUMENT)),
     "unknown": lambda request: say(named(request, "rye bread")),
     "item_twice": lambda request: say(with_result(request, items=right(request)["result"]["items"] * 2)),
+    "unlisted": lambda request: say(with_result(request, items=right(request)["result"]["items"][:1])),
     "too_many_injected": lambda request: say(with_result(request, injected=99)),
     "no_context": lambda request: say(with_result(request, context="")),
     "huge": lambda request: write_all(with_result(request, context="x" * 17_000_000)),

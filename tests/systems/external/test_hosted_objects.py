@@ -18,6 +18,7 @@ from lab.replay.loop import Answered, TurnWrites
 from lab.systems.contract import Ask, Detail, Writes
 from lab.systems.external import host
 from lab.systems.external.arm import ExternalArm
+from lab.systems.external.session import HostIds
 from lab.systems.external.system import ExternalSystem
 from tests.playing import kit_for, played
 from tests.systems.external.hosting import TEXTS, arm_of, reasons, talk
@@ -259,3 +260,11 @@ def test_missed_memory_is_explained_by_its_rank(opened: Callable[[str], External
         {"c/s/0#0": "the host did not return it"},
         {"c/s/0#0": "depth"},
     )
+
+
+def test_shared_id_stands_for_the_memory_whose_text_the_item_has() -> None:
+    ids = HostIds()
+    ids.remember({"old": "tea at four", "new": "tea at five"}, {"old": "row", "new": "row"})
+    assert [ids.key_of("row", text) for text in ("tea at five", "tea at four", None)] == ["new", "old", "old"]
+    ids.forget(["old"])
+    assert [ids.key_of("row", text) for text in ("tea at four", None)] == ["new", "new"]
