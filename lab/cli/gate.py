@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,7 +130,7 @@ def judge(
     from lab.gate.line import INCONCLUSIVE
     from lab.gate.outputs import policy_of, write_verdict
     from lab.gate.policy import read_policy
-    from lab.gate.receipts import read_audit
+    from lab.gate.receipts import read_audit, undone
     from lab.replay.command import arguments
     from lab.report.canary import write_page
     from lab.runs.directory import open_run
@@ -148,6 +149,8 @@ def judge(
         against=open_run(against) if against else None,
         audit=audit,
     )
+    if receipts:
+        verdict = replace(verdict, undone=undone(receipts.parent))
     if run and not against and any(rule.kind == "exact" for rule in chosen.rules):
         announce(
             f"policy {chosen.name} is meant for --against DIR2; without it {chosen.candidate} is compared with "

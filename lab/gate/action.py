@@ -108,6 +108,10 @@ def action_of(
     ``asked`` are the arguments of the run (:func:`lab.replay.command.arguments`), ``turn`` is one at which the first
     failing rule became worse. Commands name the run ``folder`` and no path of this machine.
     """
+    if verdict.undone:
+        if verdict.status != PASS:
+            return Action(verdict.undone)
+        return Action(f"{verdict.undone} To switch for good:", join(["lab", "canary", "apply", folder]))
     if verdict.status == PASS:
         return _after_pass(verdict, folder)
     if (back := rollback(verdict)) is not None:

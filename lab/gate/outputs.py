@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ from lab.base.files import dump_json, read_json, read_text, write_atomically
 from lab.base.formatting import counted, markdown, number
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.policy import read_policy, shipped_policies
+from lab.gate.receipts import undone
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Answer, Inputs, Verdict, key_of
 from lab.measures.catalogue import entry_of, in_words
 from lab.measures.model import SHARE, YES
@@ -23,7 +25,9 @@ from lab.runs.notes import trial_line
 
 def read_verdict(path: Path) -> Verdict:
     """Read a verdict; raise :class:`UnusableInput` if the file is not a verdict of this version."""
-    return verdict_of(read_json(path), str(path))
+    verdict = verdict_of(read_json(path), str(path))
+    # A guard, or lab canary recover, rolls back after the verdict was written.
+    return replace(verdict, undone=verdict.undone or undone(path.parent)) if verdict.audit else verdict
 
 
 def verdict_of(data: Any, path: str) -> Verdict:
@@ -175,7 +179,7 @@ def by_status(lines: Sequence[Line]) -> list[str]:
 
 def notes(verdict: Verdict) -> list[str]:
     """Return what stands below the headline: how much was judged, and notes on arms and conversations."""
-    return [*judged_notes(verdict), *verdict.embedder]
+    return [*([verdict.undone] if verdict.undone else []), *judged_notes(verdict), *verdict.embedder]
 
 
 def judged_notes(verdict: Verdict) -> list[str]:
@@ -204,7 +208,7 @@ def _decided(verdict: Verdict) -> str:
 
 def rollback(verdict: Verdict) -> str | None:
     """Return what the operator should do unless the verdict is a pass. Inconclusive is no reason to roll back."""
-    if verdict.status == PASS or verdict.rollback is None:
+    if verdict.status == PASS or verdict.rollback is None or verdict.undone:
         return None
     silent = verdict.audit["silent"] if verdict.audit else None
     if verdict.status == ERROR and silent:

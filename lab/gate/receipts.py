@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import UnusableInput
+from lab.base.errors import LabError, UnusableInput
 from lab.base.files import read_json
 from lab.base.formatting import counted
 from lab.base.shape import expect, field, json_type, optional
@@ -25,6 +25,8 @@ from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking
 from lab.gate.policy import Policy, Rule
 
 SCHEMA = "lab.receipts.audit.v1"
+# The receipt of a canary, beside its audit.
+CANARY = "canary.json"
 # Markers of the engine whose JSON is read.
 WITH_JSON = (
     *("autoRecall.receipt", "autoCapture.receipt", "scopeFallback", "scopeFallbackSuppressed"),
@@ -183,6 +185,17 @@ UNITS = {
 _MOST = 1 << 40
 _EXACT = 1 << 53
 _MAKE = "create one with `lab canary audit {} --out FILE`"
+
+
+def undone(folder: Path) -> str | None:
+    """Return that the canary of a folder was rolled back, as a sentence; None if it was not, or if there was none."""
+    try:
+        value = read_json(folder / CANARY)
+        path, before = ".".join(map(str, value["path"])), value["before"]
+        done = value["rolled_back"] is True
+    except (LabError, KeyError, TypeError):
+        return None
+    return f"Rolled back: {path} is {'not set' if before is None else before} again." if done else None
 
 
 def read_audit(path: Path) -> dict[str, Any]:

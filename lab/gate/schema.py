@@ -80,7 +80,7 @@ def verdict_schema() -> dict[str, Any]:
         **dict.fromkeys(("run", "baseline", "candidate"), _MAYBE_TEXT),
         "status": {"enum": _VERDICTS},
         "lines": {"type": "array", "minItems": 1, "items": _closed(line)},
-        **dict.fromkeys(("rollback", "against"), _MAYBE_TEXT),
+        **dict.fromkeys(("rollback", "against", "undone"), _MAYBE_TEXT),
         "audit": {"anyOf": [{"type": "null"}, _closed(audit)]},
         **{name: {"type": "array", "items": _TEXT} for name in ("embedder", "trial")},
         "evidence": {"anyOf": [{"type": "null"}, _closed(evidence)]},

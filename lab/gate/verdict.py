@@ -229,6 +229,7 @@ class Verdict:
     than the policy is meant for. ``trial`` holds
     the reasons why the results are not evidence. ``control`` answers whether the candidate is worth having beside the
     policy's control. ``judged`` has Judged@k of the compared arms: ``k``, ``shares`` and, if they differ, ``apart``.
+    ``undone`` says that the judged canary was rolled back, so that nothing is left to roll back.
     """
 
     policy: str
@@ -246,6 +247,7 @@ class Verdict:
     evidence: Inputs | None = None
     control: Answer | None = None
     judged: Mapping[str, Any] | None = None
+    undone: str | None = None
 
     @property
     def exit_code(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +46,8 @@ from lab.canary.rollout.recover import SCHEMA, RolledBack, finish, remove_parts,
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS
 from lab.gate.outputs import read_verdict, why_stale, write_verdict
 from lab.gate.policy import Policy
+from lab.gate.receipts import CANARY as RECEIPT
+from lab.gate.receipts import undone
 from lab.gate.verdict import Verdict, judge
 from lab.runs.directory import AUDIT, VERDICT, open_run
 from lab.systems.openclaw.config.file import ENTRY, locate
@@ -53,7 +55,7 @@ from lab.systems.openclaw.config.table import PLUGIN
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.openclaw.upstream.host import check_host, host_of
 
-RECEIPT, GOLDEN = "canary.json", "golden.txt"
+GOLDEN = "golden.txt"
 _STATUS = {0: PASS, 1: FAIL, 3: INCONCLUSIVE}
 _CONFIG = SELECTION[:-2]
 # The folder in which `lab init` judges live receipts, beside those of the change.
@@ -214,6 +216,9 @@ def run_canary(plan: Plan, *, tell: Announce = silent) -> Outcome:
             raise
     with suppress(LabError):
         write_atomically(plan.out / RECEIPT, dump_json(outcome.as_json(plan)))
+        if outcome.verdict:
+            outcome.verdict = replace(outcome.verdict, undone=undone(plan.out))
+            write_verdict(outcome.verdict, plan.out)
     return outcome
 
 
@@ -262,7 +267,8 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
         tell(f"golden check: {plan.golden}")
         outcome.golden = _golden(plan, outcome)
     write_atomically(plan.out / AUDIT, dump_json(window.audit))
-    outcome.verdict = judge(plan.policy, audit=window.audit)
+    # Until it is rolled back, the switch that was made is what there is to undo.
+    outcome.verdict = replace(judge(plan.policy, audit=window.audit), rollback=state.command)
     write_verdict(outcome.verdict, plan.out)
     if plan.change.path == SELECTION:
         _require_effect(plan.change.after, window.audit)

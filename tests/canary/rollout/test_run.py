@@ -64,6 +64,18 @@ def test_failing_gate_rolls_back_and_ends_with_1(make_gateway: Make, tmp_path: P
     assert done.stdout.startswith("NO-GO (fail): small\nRolled back:")
     assert "- fail: limits.items_most: 3; the policy requires at most 2." in done.stdout
     assert as_before(gateway)
+    # Nothing is left to do, so nothing orders it; nor after the same audit was judged again.
+    out = tmp_path / "out"
+    for _ in range(2):
+        for name in ("canary.html", "verdict.xml", "verdict.json"):
+            text = (out / name).read_text("utf-8")
+            assert "Roll back" not in text, name
+            assert "the selection policy alone" not in text
+        assert "Rolled back: plugins.slots.memory is memory-lancedb again." in (out / "canary.html").read_text("utf-8")
+        again = run_here("gate", "--receipts", out / "audit.json", "--policy", gateway.policy(2))
+        assert again.returncode == 1
+        assert "Rolled back: plugins.slots.memory is memory-lancedb again." in " ".join(again.stdout.split())
+        assert "Roll back" not in again.stdout
 
 
 @pytest.mark.parametrize(("code", "status"), [(0, "pass"), (1, "fail"), (3, "inconclusive"), (2, "error")])
@@ -128,6 +140,10 @@ def test_gateway_that_never_restarts_again_is_reported_with_the_command(make_gat
     # The file is as before; only the restart is open.
     assert gateway.config.read_bytes() == CONFIG.encode()
     assert gateway.running()["slot"] == ENTRY
+    # The order names what was left open, and not the switches that the policy speaks of.
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text("utf-8"))
+    assert verdict["undone"] is None
+    assert verdict["rollback"] == f"lab canary recover {gateway.config} --write"
     left = run_here("canary", "recover", gateway.config)
     assert left.returncode == 1
     assert "step 'restart after the rollback'" in left.stdout
