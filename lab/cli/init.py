@@ -363,10 +363,8 @@ def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
         '# Conversations that were added since are compared apart. They decide as well with: added = "judge"',
     ]
     items = run.max_items[LIVE]
-    policy = _policy("nightly", items)
-    for measure in (f"Success@{items}", f"nDCG@{items}"):
-        # Without judgements, what changed is still compared exactly.
-        policy = policy.replace(f'measure = "{measure}"', f'measure = "{measure}"\nwithout_data = "skip"')
+    said = '# Without judgements, what changed is still compared exactly.\nunmeasured = "accept"\nabout = '
+    policy = _policy("nightly", items).replace("about = ", said, 1)
     write_atomically(out / NIGHTLY_POLICY, policy.encode())
     write_atomically(file, ("\n".join(lines) + "\n").encode())
     return file

@@ -53,6 +53,7 @@ def emit_verdict(
     ``asked`` are the arguments of the judged run; ``named`` see :func:`emit_action`.
     """
     from lab.gate.action import action_of
+    from lab.gate.line import deciding
     from lab.gate.outputs import by_reason, gravest_first, headline, notes
     from lab.gate.policy import DIFFERENCES
 
@@ -67,7 +68,7 @@ def emit_verdict(
     reasons = list(by_reason(gravest_first(verdict.lines)))
     decisive = [reason for reason in reasons if not reason[0].startswith("(")]
     if verdict.status == "pass":
-        passed = (line.label for line in verdict.lines if line.critical and line.status == "pass")
+        passed = (line.label for line in deciding(verdict.lines, "pass"))
         emit_folded(f"Every critical rule passes: {', '.join(passed)}.")
     for status, reason in decisive:
         emit_folded(f"- {status}: {reason}")
@@ -90,8 +91,8 @@ def emit_verdict(
         _figures(figures)
     skipped = [line for line in verdict.lines if line.status == "skipped"]
     for reason in dict.fromkeys(line.reason.partition(": ")[2] for line in skipped):
-        names = ", ".join(line.measure for line in skipped if line.reason.endswith(reason))
-        emit_folded(f"skipped: {names}: {reason}")
+        names = dict.fromkeys(line.measure for line in skipped if line.reason.endswith(reason))
+        emit_folded(f"skipped: {', '.join(names)}: {reason}")
     if any(not line.critical for line in shown):
         emit("in brackets: advisory rules, which do not affect the verdict")
 
@@ -106,7 +107,7 @@ def _differences(lines: Sequence[Line], first: str) -> None:
         rows.append(
             [
                 f" {line.measure if line.slice is None else line.slice.partition('=')[2]}",
-                _status(line),
+                line.word,
                 line.baseline,
                 line.candidate,
                 None if line.difference is None else signed(line.difference),
@@ -142,7 +143,7 @@ def _group(line: Line) -> str:
 def _figures(lines: Sequence[Line]) -> None:
     emit_table(
         ["figure", "verdict", "value", "policy", _levelled("bounds", lines), "n"],
-        [[line.measure, _status(line), line.candidate, _limit(line), _between(line), line.n] for line in lines],
+        [[line.measure, line.word, line.candidate, _limit(line), _between(line), line.n] for line in lines],
         left=2,
     )
 
@@ -151,10 +152,6 @@ def _levelled(what: str, lines: Sequence[Line]) -> str:
     """Return a heading with the confidence level of the intervals below it, if they share one."""
     levels = {f"{100 * line.confidence:g} % " for line in lines if line.confidence is not None}
     return (levels.pop() if len(levels) == 1 else "") + what
-
-
-def _status(line: Line) -> str:
-    return line.status if line.critical else f"({line.status})"
 
 
 def _between(line: Line) -> str | None:

@@ -13,9 +13,9 @@ from shlex import join
 from typing import NamedTuple
 
 from lab.base.formatting import counted
-from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, Line, deciding
 from lab.gate.outputs import finding, rollback
-from lab.gate.policy import DIFFERENCES
+from lab.gate.policy import ACCEPT, DIFFERENCES
 from lab.gate.verdict import Verdict
 from lab.replay.command import portable, replay_command
 
@@ -44,24 +44,28 @@ def why(verdict: Verdict, words: Callable[[Line], str] = finding) -> str:
 
     ``words`` returns the finding of a failing rule as a clause.
     """
-    critical = [line for line in verdict.lines if line.critical and line.status != SKIPPED]
-    deciding = [line for line in critical if line.status == verdict.status]
-    if not deciding:
+    own = deciding(verdict.lines, verdict.status)
+    if not own:
         return "no critical rule was evaluated"
     if verdict.status == FAIL:
-        more = len(deciding) - MOST_FINDINGS
-        parts = [words(line) for line in deciding[:MOST_FINDINGS]]
+        more = len(own) - MOST_FINDINGS
+        parts = [words(line) for line in own[:MOST_FINDINGS]]
         return "; ".join([*parts, *([f"and {counted(more, 'more rule')} {FAIL}"] if more > 0 else [])])
+    if verdict.passes_measured:
+        return (
+            f"{_holds(deciding(verdict.lines, PASS), ' that was measured')}; {NOT_HERE}: {_listed(verdict.unmeasured)}"
+        )
     if verdict.status == PASS:
-        return _holds(deciding)
-    group, cause = _largest(deciding)
+        return _holds(own)
+    group, cause = _largest(own)
     what = "open" if verdict.status == INCONCLUSIVE else "not measured"
-    share = f"{len(group)} of {counted(len(critical), 'critical rule')}"
-    return f"{share} {'is' if len(group) == 1 else 'are'} {what}: {cause}"
+    share = f"{len(own)} of {counted(len(deciding(verdict.lines)), 'critical rule')} {'is' if len(own) == 1 else 'are'}"
+    some = f", {len(group)} of them for one reason" if len(group) < len(own) else ""
+    return f"{share} {what}{some}: {cause}"
 
 
-def _holds(lines: Sequence[Line]) -> str:
-    """Return what the passing rules show, by kind."""
+def _holds(lines: Sequence[Line], which: str = "") -> str:
+    """Return what the passing rules show, by kind; ``which`` says which rules these are."""
     by_kind = {
         "better in": [line for line in lines if line.kind == "improve"],
         "shown to be no worse in": [line for line in lines if line.kind == "guard"],
@@ -69,12 +73,18 @@ def _holds(lines: Sequence[Line]) -> str:
         "unchanged in": [line for line in lines if line.kind == "exact"],
     }
     shown = [f"{words} {_names(group)}" for words, group in by_kind.items() if group]
-    every = "the only critical rule holds" if len(lines) == 1 else f"all {len(lines)} critical rules hold"
+    every = f"the only critical rule{which} holds"
+    if len(lines) > 1:
+        every = f"all {len(lines)} critical rules{which.replace('was', 'were')} hold"
     return f"{every}: {'; '.join(shown)}" if shown else every
 
 
 def _names(lines: Sequence[Line]) -> str:
     names = [f"{line.measure}{f' against {line.against}' if line.against else ''}" for line in lines]
+    return _listed(names)
+
+
+def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
 
@@ -120,7 +130,7 @@ def action_of(
         keep = (
             f"Keep {verdict.baseline}." if verdict.baseline and not verdict.against else "Do not roll this change out."
         )
-        failing = [line for line in verdict.lines if line.critical and line.status == FAIL]
+        failing = deciding(verdict.lines, FAIL)
         if failing and all(line.against for line in failing):
             keep = f"Do not roll {verdict.candidate} out: {failing[0].against} is better."
         if turn and verdict.candidate:
@@ -129,7 +139,7 @@ def action_of(
         return _turns_of(keep, verdict, failing, folder)
     if verdict.status == INCONCLUSIVE:
         return _after_inconclusive(verdict, asked, folder)
-    return Action("Give the gate what it lacks.", _command_of(verdict, folder))
+    return Action("Give the gate what it lacks; the reasons say what.", _command_of(verdict, folder))
 
 
 def _turns_of(keep: str, verdict: Verdict, failing: Sequence[Line], folder: str) -> Action:
@@ -161,14 +171,26 @@ def _approve(name: str, folder: str) -> str:
 
 
 def _after_inconclusive(verdict: Verdict, asked: Mapping[str, object] | None, folder: str) -> Action:
-    lines = [line for line in verdict.lines if line.critical and line.status == INCONCLUSIVE]
+    if verdict.passes_measured:
+        return Action(
+            "Give the data what it lacks, as the reasons say; or accept the verdict without it: write "
+            f'`unmeasured = "{ACCEPT}"` into a copy of the policy.',
+            _copied(verdict),
+        )
+    lines = deciding(verdict.lines, INCONCLUSIVE)
     needs = [int(found[1].replace(",", "")) for line in lines if (found := _MORE.search(line.settles or ""))]
     if needs:
         return Action(_more(lines, needs), _more_of(asked) if asked else None)
     if asked and any("--hard-rules" in (line.settles or "") for line in lines):
         sampled = replay_command(portable({**asked, "hard_rules": HARD_RULES}), folder)
         return Action("Replay with sampled hard rules, so that HardRules can be measured.", sampled)
-    return Action("See what would settle each open rule.", _command_of(verdict, folder))
+    return Action("Each open rule says what would settle it.", _command_of(verdict, folder))
+
+
+def _copied(verdict: Verdict) -> str | None:
+    """Return the command that prints a shipped policy."""
+    is_shipped = verdict.evidence is not None and verdict.evidence.policy_file is None
+    return join(["lab", "gate", "policies", "--show", verdict.policy]) if is_shipped else None
 
 
 def _more(lines: Sequence[Line], needs: Sequence[int]) -> str:
@@ -193,8 +215,11 @@ def _more_of(asked: Mapping[str, object]) -> str:
 
 
 def _command_of(verdict: Verdict, folder: str) -> str | None:
-    """Return the command that the most frequent cause names, or the gate's with what it lacks."""
-    lines = [line for line in verdict.lines if line.critical and line.status == verdict.status]
+    """Return the command that the most frequent cause names, or the gate's with what it lacks.
+
+    The gate's without anything new would give the same verdict again.
+    """
+    lines = deciding(verdict.lines, verdict.status)
     if verdict.status not in (ERROR, INCONCLUSIVE) or not lines:
         return None
     group, _ = _largest(lines)
@@ -207,7 +232,7 @@ def _command_of(verdict: Verdict, folder: str) -> str | None:
     named = _COMMAND.search(text)
     if named and named[1] == POOL:
         return f"{POOL} RECORDINGS --format FORMAT --out POOL.jsonl"
-    return named[1] if named else _judge(verdict, folder)
+    return named[1] if named else None
 
 
 def _judge(verdict: Verdict, folder: str) -> str:

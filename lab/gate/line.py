@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ PASS, FAIL, INCONCLUSIVE, ERROR = "pass", "fail", "inconclusive", "error"
 SKIPPED = "skipped"
 # The statuses that decide a verdict, most severe first.
 GRAVITY = (ERROR, FAIL, INCONCLUSIVE, PASS)
+
+# What a measure is of which the data has no label and no opportunity.
+NOT_HERE = "not measurable here"
 
 # The kinds of the lines that a nightly run adds to those of a policy's rules.
 AGAIN, BASELINE_LINE, SET, ADDED = OF_NIGHTLY = ("a/a", "baseline", "set", "added")
@@ -27,7 +31,8 @@ class Line:
     what would decide an inconclusive rule, ``more_recalls`` the same as a number of answered recalls, for live
     receipts. ``slice`` names the subgroup (``type=decision``) of a slice rule or an exploratory line; ``against`` the
     policy's control, if the rule compares with it instead of the baseline. ``threshold`` is the margin of a guard or
-    slice, or the difference that an improve or worth rule requires.
+    slice, or the difference that an improve or worth rule requires. ``unmeasured`` says that the data has no label or
+    opportunity of the measure's kind: the line is inconclusive, or skipped if the policy accepts that.
     """
 
     kind: str
@@ -49,12 +54,19 @@ class Line:
     confidence: float | None = None
     against: str | None = None
     threshold: float | None = None
+    unmeasured: bool = False
 
     @property
     def label(self) -> str:
         """Return the measure with its slice and the control it is compared with: how a reason begins."""
         suffix = f" [{self.slice}]" if self.slice else ""
         return f"{self.measure}{suffix}{f' (against {self.against})' if self.against else ''}"
+
+    @property
+    def word(self) -> str:
+        """Return the status in a word; in brackets, that of an advisory rule."""
+        word = "unmeasurable" if self.unmeasured else self.status
+        return word if self.critical else f"({word})"
 
     @property
     def name(self) -> str:
@@ -64,6 +76,14 @@ class Line:
         is_advisory = not self.critical and self.kind not in ("slice", "worth")
         suffix = f" [{self.slice}]" if self.slice else " (advisory)" if is_advisory else ""
         return f"{self.kind} {self.measure}{against}{suffix}"
+
+
+def deciding(lines: Iterable[Line], status: str | None = None) -> list[Line]:
+    """Return the critical lines that were evaluated, or those of one status.
+
+    Every number of rules in a sentence is the length of such a list.
+    """
+    return [line for line in lines if line.critical and line.status in ((status,) if status else GRAVITY)]
 
 
 def line(rule: Rule, status: str, reason: str, settles: str | None = None, **numbers: Any) -> Line:
@@ -79,6 +99,13 @@ def lacking(rule: Rule, why: str, remedy: str | None = None) -> Line:
     if rule.without_data == INCONCLUSIVE:
         return line(rule, INCONCLUSIVE, f"there is nothing to measure: {why}", remedy)
     return line(rule, ERROR if rule.without_data == ERROR else SKIPPED, f"{why}; {remedy}" if remedy else why)
+
+
+def unmeasurable(rule: Rule, why: str, remedy: str | None, *, accepted: bool) -> Line:
+    """Return the line of a rule whose measure the data cannot have: the cause, and what it would take."""
+    if accepted:
+        return line(rule, SKIPPED, f"{NOT_HERE}: {why}" + (f"; {remedy}" if remedy else ""), unmeasured=True)
+    return line(rule, INCONCLUSIVE, f"{NOT_HERE}: {why}", remedy, unmeasured=True)
 
 
 def bounds(rule: Rule) -> str:

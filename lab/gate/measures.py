@@ -33,36 +33,57 @@ from lab.compare.statistics import (
     sign_flip,
     t_quantile,
 )
-from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line
-from lab.gate.policy import BASELINE, CONTROL_ARM, DIFFERENCES, OF_MEASURES, Policy, Rule
-from lab.measures.catalogue import direction, widest
+from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line, unmeasurable
+from lab.gate.policy import ACCEPT, BASELINE, CONTROL_ARM, DIFFERENCES, OF_CONTROL, OF_MEASURES, Policy, Rule
+from lab.measures.catalogue import direction, entry_of, widest
 from lab.measures.score import MAX_SLICE_VALUES, more_measures, score_run
 from lab.replay.command import command_with
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import Scores, read_gold
 
 Groups = Mapping[str, Sequence[float]]
-# Why a measure may have no values, and what gives it some, by the name of the measure without its cutoff.
-NO_SCOPES = "scopes are not enforced", "replay with `--scope recorded`, or tags"
-NOTHING_SILENT = "no probe needs nothing", "judge silent turns (type needs_nothing) in the golden set"
-NO_MUST = "no must_remember memory was injected", "see `lab replay --labels` and `--categories`"
+
+
+class Lack(NamedTuple):
+    """Why a measure has no values, and what would give it some, if that is known.
+
+    ``of_data`` says that the data has no label or opportunity of its kind: no arm could have a value.
+    """
+
+    why: str
+    remedy: str | None
+    of_data: bool = True
+
+
+NO_GOLD = Lack("no probe has relevant memories", "a golden set does that (`lab golden pool` starts one)")
+NO_TURN = Lack(
+    "no turn recalls, because the questions come after the sessions",
+    "questions within the sessions, or `lab replay --recall-turns all`",
+)
+ONE_TURN = Lack("no conversation has two turns that recall, so nothing can repeat", "longer conversations")
+NO_SCOPES = Lack("scopes are not enforced", "replay with `--scope recorded`, or tags")
+NOTHING_SILENT = Lack("no probe needs nothing", "judge silent turns (type needs_nothing) in the golden set")
+NO_MUST = Lack("no must_remember memory was injected", "see `lab replay --labels` and `--categories`", of_data=False)
+# By the name of the measure without its cutoff.
 GIVES_VALUES = {
-    "HardRules": ("no memory is a hard rule", "`lab replay --hard-rules N` samples N per conversation"),
-    "StaleRecall": ("no memory is superseded", "record what replaced a memory (field `supersedes`)"),
-    "Forbidden": ("no memory is judged misleading", "forbid some in the golden set (`lab golden judge`, key f)"),
-    "CleanHit": ("no probe has relevant memories", "a golden set does that (`lab golden pool` starts one)"),
+    "HardRules": Lack("no memory is a hard rule", "`lab replay --hard-rules N` samples N per conversation"),
+    "StaleRecall": Lack("no memory is superseded", "record what replaced a memory (field `supersedes`)"),
+    "Forbidden": Lack("no memory is judged misleading", "forbid some in the golden set (`lab golden judge`, key f)"),
     "FalseRecall": NOTHING_SILENT,
     "FalseItems": NOTHING_SILENT,
-    "GoldNice": ("no relevant memory is labelled nice_to_have", "see `lab replay --labels`"),
-    "BackboneDuplication": (
+    "GoldNice": Lack("no relevant memory is labelled nice_to_have", "see `lab replay --labels`"),
+    "BackboneDuplication": Lack(
         "no arm has a Working Set with lines",
         "enable it in an arm's configuration (workingSet.enabled); add `--categories detected` if none is recorded",
+        of_data=False,
     ),
     "WrongScope": NO_SCOPES,
     "AnyWrongScope": NO_SCOPES,
     "MustRepeat": NO_MUST,
     "MustStreak": NO_MUST,
 }
+# Safety checks: that the data has nothing to check is never accepted.
+SAFETY = ("WrongScope", "AnyWrongScope", "Unescaped", "Duplicates", "Future", "Leaks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +93,9 @@ class Evidence:
     ``candidate`` holds the candidate's values and ``pairs`` the paired values of baseline and candidate, by measure;
     ``control`` those of the policy's control and the candidate. ``slices`` holds the slices of each probe; ``depth``
     the length of the shortest ranking of the arms. ``judged`` has Judged@k of the arms that are compared, as
-    :func:`lab.compare.paired.as_json` gives it; None where nothing was judged.
+    :func:`lab.compare.paired.as_json` gives it; None where nothing was judged. ``valued`` has the measures with a value
+    in any of these arms, ``turns`` the largest number of recall turns of a conversation, and ``off`` the arms that
+    their host does not run, by what a rule compares the candidate with.
     """
 
     candidate: Mapping[str, Sequence[float]]
@@ -81,21 +104,33 @@ class Evidence:
     depth: float = math.inf
     control: Mapping[str, Pairs] = field(default_factory=dict)
     judged: Mapping[str, Any] | None = None
+    valued: frozenset[str] = frozenset()
+    turns: int = 0
+    off: Mapping[str, str] = field(default_factory=dict)
 
     def paired(self, rule: Rule) -> Pairs | None:
         """Return the pairs that a rule judges, if its measure has values."""
         return (self.control if rule.against == CONTROL_ARM else self.pairs).get(rule.measure)
 
-    def why_nothing(self, measure: str) -> tuple[str, str | None]:
-        """Return why a measure has no values, and what would give it some, if that is known."""
+    def why_nothing(self, rule: Rule) -> Lack:
+        """Return why the measure of a rule has no values, in an arm or in all."""
+        measure = rule.measure
         stem, _, cutoff = measure.partition("@")
         if cutoff.isdigit() and int(cutoff) > self.depth:
-            return f"the arm returns at most {self.depth} items, so there is no value at {cutoff}", f"use @{self.depth}"
+            why = f"the arm returns at most {self.depth} items, so there is no value at {cutoff}"
+            return Lack(why, f"use @{self.depth}", of_data=False)
+        if measure in self.valued:
+            if measure in self.candidate and rule.against in self.off:
+                return Lack(f"arm {self.off[rule.against]} injects nothing, as on its host", "an arm that does")
+            return Lack("one of the arms has no value", None, of_data=False)
         if stem in GIVES_VALUES:
             return GIVES_VALUES[stem]
-        if not self.slices:
-            return "not measured", "measures of relevance need a golden set (`lab golden pool` starts one)"
-        return "not measured", None
+        unit = entry.unit if (entry := entry_of(measure)) else None
+        if unit == "probe" and "Success@1" not in self.valued:
+            return NO_GOLD
+        if unit == "turn" and self.turns < 2:
+            return ONE_TURN if self.turns else NO_TURN
+        return Lack("not measured", None, of_data=False)
 
 
 class Compared(NamedTuple):
@@ -129,6 +164,7 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
     scores = score_run(mine, extra)
     depth = mine.depths[arm]
     sides: dict[str, dict[str, Pairs]] = {}
+    off: dict[str, str] = {}
     arms = {policy.candidate: (mine, arm, scores)}
     for side in dict.fromkeys(rule.against for rule in rules if rule.kind in DIFFERENCES):
         name = policy.control.arm if side == CONTROL_ARM and policy.control else policy.baseline
@@ -143,14 +179,31 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
         others: Scores = scores if theirs is mine else score_run(theirs, extra)
         depth = min(depth, theirs.depths[base])
         arms[name] = (theirs, base, others)
+        if theirs.arm(base).off:
+            off[side] = base
         sides[side] = {pair.measure: pair for pair in pairs_by_measure(others, base, scores, arm, equal_in(mine))[0]}
     uses_slices = any(rule.slices or rule.kind == "slice" for rule in rules)
     slices = {probe: gold.slices for probe, gold in read_gold(mine).items()} if uses_slices else {}
     values = {name: series.value for name, series in scores.of_arm(arm).items()}
     cutoff = min(where.max_items[each] for where, each, _ in arms.values())
     shares = {name: share for name, (_, each, of) in arms.items() if (share := judged_means(of, cutoff).get(each))}
-    judged = as_json(shares, cutoff) if shares else None
-    return Evidence(values, sides.get(BASELINE, {}), slices, depth, sides.get(CONTROL_ARM, {}), judged)
+    return Evidence(
+        values,
+        sides.get(BASELINE, {}),
+        slices,
+        depth,
+        sides.get(CONTROL_ARM, {}),
+        as_json(shares, cutoff) if shares else None,
+        frozenset(name for _, each, of in arms.values() for name in of.of_arm(each)),
+        _most_turns(scores, arm),
+        off,
+    )
+
+
+def _most_turns(scores: Scores, arm: str) -> int:
+    """Return the number of recall turns of the conversation with most of them."""
+    recalls = scores.all_of_arm(arm).get("InjectedItems")
+    return max(Counter(recalls.conversation).values(), default=0) if recalls else 0
 
 
 def locate_arm(run: RunDirectory, name: str, where: str) -> tuple[RunDirectory, str]:
@@ -186,6 +239,8 @@ def part_of(pairs: Pairs | None, probes: set[str]) -> Pairs | None:
 KINDS = OF_MEASURES
 # Kinds that claim an improvement; the others claim that nothing got worse.
 CLAIMS = ("improve", "worth")
+# Those that compare every value of two arms, and decide.
+DECIDING = ("guard", "improve")
 
 
 class Tested(NamedTuple):
@@ -208,14 +263,16 @@ class Corrected(NamedTuple):
 def judge_compared(policy: Policy, rules: Sequence[Rule], data: Evidence) -> Iterator[Line]:
     """Yield one line per rule, each followed by the lines of its slices."""
     tests = [test for rule in rules for test in _tests(rule, data)]
+    # Beside nothing that was compared, there is nothing to accept.
+    accepts = policy.unmeasured == ACCEPT and any(test.rule.critical and test.rule.kind in DECIDING for test in tests)
     corrected = _corrected(tests, policy)
     for rule in rules:
         own = [test for test in tests if test.rule is rule]
         if rule.kind == "limit":
             values = data.candidate.get(rule.measure)
-            yield _limit(rule, values) if values else lacking(rule, *data.why_nothing(rule.measure))
+            yield _limit(rule, values) if values else _lacking(rule, data, accepts)
         elif not own:
-            yield from _untested(rule, data, policy)
+            yield _untested(rule, data, policy, accepts)
         for test in own:
             judged = _difference(test, policy, corrected.get(id(test.result), Corrected()))
             # A worth rule answers a question beside the verdict; an undecided slice decides nothing.
@@ -238,15 +295,25 @@ def _tests(rule: Rule, data: Evidence) -> Iterator[Tested]:
             yield Tested(rule, f"{rule.of}={value}", compared(part))
 
 
-def _untested(rule: Rule, data: Evidence, policy: Policy) -> Iterator[Line]:
-    """Yield the line of a rule without a test: its measure or its slice has no values."""
+def _lacking(rule: Rule, data: Evidence, accepts: bool) -> Line:
+    """Return the line of a rule whose measure has no values; ``accepts`` is whether the policy accepts that."""
+    lack = data.why_nothing(rule)
+    is_open = rule.without_data == INCONCLUSIVE or (accepts and rule.must_have_data)
+    if lack.of_data and is_open and rule.measure not in SAFETY:
+        return unmeasurable(rule, lack.why, lack.remedy, accepted=accepts)
+    return lacking(rule, lack.why, lack.remedy)
+
+
+def _untested(rule: Rule, data: Evidence, policy: Policy, accepts: bool) -> Line:
+    """Return the line of a rule without a test: its measure or its slice has no values."""
     arm = _arm(rule, policy)
     if rule.kind == "slice" and data.paired(rule) is not None:
         names = sorted({name for slices in data.slices.values() for name in slices})
         why = f"no probe has a value of the slice {rule.of!r}; slices: {', '.join(names) or 'none'}"
-        yield replace(line(replace(rule, critical=False), SKIPPED, why), slice=rule.of, against=arm)
-    else:
-        yield replace(lacking(rule, *data.why_nothing(rule.measure)), against=arm)
+        return replace(line(replace(rule, critical=False), SKIPPED, why), slice=rule.of, against=arm)
+    # A worth rule answers a question beside the verdict.
+    rule = replace(rule, critical=rule.critical and rule.kind not in OF_CONTROL)
+    return replace(_lacking(rule, data, accepts), against=arm)
 
 
 def _arm(rule: Rule, policy: Policy) -> str | None:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from lab.base.errors import LabError, UnusableInput
 from lab.base.files import dump_json, read_json, read_text, write_atomically
 from lab.base.formatting import counted, markdown, number
-from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, SKIPPED, Line, deciding
 from lab.gate.policy import read_policy, shipped_policies
 from lab.gate.receipts import undone
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Answer, Inputs, Verdict, key_of
@@ -130,16 +130,19 @@ def clauses(verdict: Verdict) -> list[str]:
     """Return what a verdict says first: the decision, then what stands beside it.
 
     The decision is go or no-go if the policy names a rollback; reasons for a trial are in brackets. If critical rules
-    fail, it says why in words; with a rollback, what to do comes next, and the rules below it say why. If the policy
+    fail, it says why in words; with a rollback, what to do comes next, and the rules below it say why. If everything
+    passes that the data could measure, the next clause names what it could not. If the policy
     has a control, the second clause says whether the candidate is worth having beside it. If the arms were not judged
     alike, the last one says so.
     """
     decided = _decided(verdict) + (f" [{trial}]" if (trial := trial_line(verdict.trial)) else "")
-    failing = [line for line in verdict.lines if line.critical and line.status == FAIL]
+    failing = deciding(verdict.lines, FAIL)
     words = list(map(finding, failing[:MOST_NAMED])) if verdict.rollback is None else []
     if words and len(failing) > MOST_NAMED:
         words.append(f"and {counted(len(failing) - MOST_NAMED, 'more rule')} {FAIL}")
     parts = [f"{decided}: {'; '.join(words)}" if words else decided]
+    if verdict.passes_measured:
+        parts.append(f"{NOT_HERE}: {', '.join(verdict.unmeasured)}")
     if verdict.control:
         parts.append(verdict.control.sentence)
     if verdict.judged and verdict.judged["apart"]:
@@ -167,10 +170,7 @@ def finding(line: Line) -> str:
 def by_status(lines: Sequence[Line]) -> list[str]:
     """Return the names of the critical rules that did not pass, then of the advisory ones that fail, by status."""
     titles = {ERROR: "Could not be measured", FAIL: "Fails", INCONCLUSIVE: "Inconclusive"}
-    named = [
-        (title, [line.name for line in lines if line.critical and line.status == status])
-        for status, title in titles.items()
-    ]
+    named = [(title, [line.name for line in deciding(lines, status)]) for status, title in titles.items()]
     advisory = [line.name for line in lines if not line.critical and line.status == FAIL]
     return [
         f"{title}: {', '.join(names)}." for title, names in (*named, ("Advisory rules that fail", advisory)) if names
@@ -195,15 +195,15 @@ def _decided(verdict: Verdict) -> str:
     subject = verdict.policy
     if verdict.candidate:
         subject += f", {verdict.candidate}" + (f" against {verdict.baseline}" if verdict.baseline else "")
-    if verdict.rollback is None:
-        return f"{verdict.status.upper()}: {subject}"
-    go = {
-        PASS: "GO",
-        INCONCLUSIVE: "NO-GO YET (inconclusive)",
-        FAIL: "NO-GO (fail)",
-        ERROR: "NO-GO (could not measure)",
-    }
-    return f"{go[verdict.status]}: {subject}"
+    words = {status: status.upper() for status in STATES}
+    if verdict.rollback is not None:
+        words = {
+            PASS: "GO",
+            INCONCLUSIVE: "NO-GO YET (inconclusive)",
+            FAIL: "NO-GO (fail)",
+            ERROR: "NO-GO (could not measure)",
+        }
+    return f"{words[verdict.status]}{verdict.on_what}: {subject}"
 
 
 def rollback(verdict: Verdict) -> str | None:
@@ -224,7 +224,7 @@ def rollback(verdict: Verdict) -> str | None:
 
 def _keep_open(verdict: Verdict) -> str:
     """Return how long to keep observing, by the critical rule that needs most."""
-    needs = [line.more_recalls or 0 for line in verdict.lines if line.critical and line.status == INCONCLUSIVE]
+    needs = [line.more_recalls or 0 for line in deciding(verdict.lines, INCONCLUSIVE)]
     most = max(needs, default=0)
     needed = f"about {counted(most, 'more answered recall')}" if most else "each rule says what would settle it"
     return f"Keep the window open: {needed}."
@@ -350,8 +350,7 @@ def summary(verdict: Verdict) -> str:
     )
     left = len(verdict.lines)
     for line in deciding_first(verdict.lines):
-        status = line.status if line.critical else f"({line.status})"
-        row = f"| {status} | {markdown(line.name)} | {markdown(reason(line)[:_MOST_CELL])} |\n"
+        row = f"| {line.word} | {markdown(line.name)} | {markdown(reason(line)[:_MOST_CELL])} |\n"
         if len((text + row).encode()) > MOST_SUMMARY:
             return f"{text}\n… and {left} more: verdict.json lists all rules\n"
         text += row
@@ -377,14 +376,19 @@ def _annotation(verdict: Verdict, is_error: bool, text: str) -> str:
 
 
 def by_reason(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
-    """Yield status and reason of lines in their order, merging lines with equal reasons; advisory ones in brackets."""
+    """Yield status and reason of lines in their order, merging lines with equal reasons; advisory ones in brackets.
+
+    A measure that the data cannot have is named once, whatever it is compared with.
+    """
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         why = reason(line).removeprefix(f"{line.label}: ").removeprefix(f"{line.measure}: ")
-        groups.setdefault((line.status, why), []).append(line)
+        status = NOT_HERE if line.unmeasured else line.status
+        groups.setdefault((status, why.removeprefix(f"{NOT_HERE}: ")), []).append(line)
     for (status, why), group in groups.items():
         decides = any(line.critical for line in group)
-        names = (line.label if line.critical or not decides else f"({line.label})" for line in group)
+        labels = ((line.measure if line.unmeasured else line.label, line.critical) for line in group)
+        names = dict.fromkeys(label if critical or not decides else f"({label})" for label, critical in labels)
         yield status if decides else f"({status})", f"{', '.join(names)}: {why}"
 
 

@@ -106,7 +106,13 @@ HEAD = {
     "maximum_receipts": Key(_whole_number(1), "Most answered recalls that the limits are meant for; more are noted."),
     "level": Key(LEVEL, "One-sided significance level of a pass; default .05."),
     "fail_level": Key(LEVEL, "Significance level of a fail; default: level. A smaller one makes false alarms rarer."),
+    "unmeasured": Key(
+        _one_of("accept"),
+        "accept: what the data cannot measure does not prevent a pass. Safety checks are never accepted so.",
+    ),
 }
+# Accepts that the data of a run has no label or opportunity of a measure's kind.
+ACCEPT = "accept"
 # The arms that are compared if a policy names none.
 ARMS = {"baseline": "tier_first_v1", "candidate": "tier_quota_v1"}
 # What a rule compares the candidate with.
@@ -317,6 +323,7 @@ class Policy:
     ``level`` is the one-sided significance level of a pass, ``fail_level`` that of a fail. ``rollback`` tells the
     operator what to do unless the verdict is a pass, ``rollback_selection`` what to do for the selection policy alone;
     ``file`` is the file of the policy. With more than ``maximum_receipts`` answered recalls, the verdict says so.
+    ``unmeasured`` is :data:`ACCEPT` if what the data cannot measure does not prevent a pass.
     """
 
     name: str
@@ -333,6 +340,7 @@ class Policy:
     rollback_selection: str | None = None
     file: str | None = None
     control: Control | None = None
+    unmeasured: str | None = None
 
     @property
     def where(self) -> str:

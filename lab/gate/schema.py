@@ -55,6 +55,7 @@ def verdict_schema() -> dict[str, Any]:
         **dict.fromkeys(("limit", "slice", "against"), _MAYBE_TEXT),
         "more_recalls": _MAYBE_COUNT,
         **dict.fromkeys(("confidence", "threshold"), _MAYBE_NUMBER),
+        "unmeasured": _FLAG,
     }
     audit = {
         "silent": _MAYBE_TEXT,

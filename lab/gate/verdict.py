@@ -27,7 +27,7 @@ from lab.base.formatting import counted, number
 from lab.base.shape import optional, to_json
 from lab.compare.comparable import equal_notes
 from lab.compare.paired import locate
-from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, lacking, line
+from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, deciding, lacking, line
 from lab.gate.measures import KINDS, evidence, judge_compared
 from lab.gate.policy import SHIPPED, Policy, Rule
 from lab.gate.receipts import judge_receipts, nothing_found
@@ -250,6 +250,23 @@ class Verdict:
     undone: str | None = None
 
     @property
+    def unmeasured(self) -> list[str]:
+        """Return the measures of critical rules that the data cannot have, each once."""
+        return list(dict.fromkeys(line.measure for line in self.lines if line.critical and line.unmeasured))
+
+    @property
+    def passes_measured(self) -> bool:
+        """Return whether some critical rules could not be measured, and all others pass."""
+        return bool(self.unmeasured) and overall([line for line in self.lines if not line.unmeasured]) == PASS
+
+    @property
+    def on_what(self) -> str:
+        """Return what follows the word of the verdict if only what was measured passes."""
+        if not self.passes_measured:
+            return ""
+        return " on what was measured" if self.status == PASS else " (pass on what was measured)"
+
+    @property
     def exit_code(self) -> int:
         """Return the exit code: 0 pass, 1 fail, 3 inconclusive, 4 error."""
         return EXIT[self.status]
@@ -358,7 +375,11 @@ def _rollback(policy: Policy, audit: Mapping[str, Any] | None) -> str | None:
 
 def key_of(policy: Policy) -> str:
     """Return the sha256 of a policy's content, independent of its file."""
-    return digest(asdict(replace(policy, file=None)))
+    values = asdict(replace(policy, file=None))
+    # So that policies from before this key keep their digest.
+    if policy.unmeasured is None:
+        del values["unmeasured"]
+    return digest(values)
 
 
 def _runs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> list[RunDirectory]:
@@ -378,9 +399,7 @@ def _inputs(policy: Policy, run: RunDirectory | None, against: RunDirectory | No
 
 def overall(lines: Sequence[Line]) -> str:
     """Return the most severe status of the critical lines that were evaluated; error if there are none."""
-    return min(
-        (line.status for line in lines if line.critical and line.status != SKIPPED), key=GRAVITY.index, default=ERROR
-    )
+    return min((line.status for line in deciding(lines)), key=GRAVITY.index, default=ERROR)
 
 
 def _judged(

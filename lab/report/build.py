@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from lab.base.files import digest, dump_json, write_atomically
 from lab.base.formatting import markdown, number
 from lab.compare.paired import Comparison, Difference, compare_arms
-from lab.gate.line import FAIL
+from lab.gate.line import FAIL, deciding
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction
 from lab.measures.score import headlines, score_run, summarise, with_judged
@@ -300,8 +300,8 @@ def _rose(comparison: Comparison, verdict: Verdict | None, harm: Difference | No
     base = comparison.baseline
     failing = [
         (line.measure, line.against or base)
-        for line in (verdict.lines if verdict and not verdict.against else ())
-        if line.critical and line.status == FAIL and line.measure in values and not line.slice
+        for line in (deciding(verdict.lines, FAIL) if verdict and not verdict.against else ())
+        if line.measure in values and not line.slice
     ]
     shown_worse = [(one.measure, base) for one in worse(comparison) if one.measure in harms_at(comparison.cutoff)]
     risen = [(harm.measure, base)] if harm else []

@@ -11,7 +11,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import write_atomically
 from lab.base.formatting import counted, number, sentence
 from lab.gate.action import action_of, why
-from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, deciding
 from lab.gate.outputs import deciding_first, gravest_first, reason
 from lab.gate.receipts import ANSWERED, figure
 from lab.gate.verdict import Verdict
@@ -77,9 +77,9 @@ def _reasons(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, Any] | None) -> dict[str, Any]:
     answered = int(audit["recalls"]["answered"])
-    deciding = [line for line in verdict.lines if line.critical and line.status != SKIPPED]
-    bounded = [line for line in deciding if line.low is not None]
-    sure = f"{counted(answered, 'answered recall')}; {len(bounded)} of {counted(len(deciding), 'critical rule')} "
+    critical = deciding(verdict.lines)
+    bounded = [line for line in critical if line.low is not None]
+    sure = f"{counted(answered, 'answered recall')}; {len(bounded)} of {counted(len(critical), 'critical rule')} "
     sure += f"{'has' if len(bounded) == 1 else 'have'} exact one-sided bounds, if recalls are independent."
     first, last = audit.get("first_time"), audit.get("last_time")
     return {
@@ -105,11 +105,7 @@ def _differs(lines: Sequence[Line], control: Mapping[str, Any] | None) -> list[s
     """Say which failing rules the control breaks as well, because the switch is then not their cause."""
     if control is None:
         return []
-    alike = [
-        line.measure
-        for line in lines
-        if line.kind == "receipts" and line.critical and line.status == FAIL and _breaks(line, control)
-    ]
+    alike = [line.measure for line in deciding(lines, FAIL) if line.kind == "receipts" and _breaks(line, control)]
     return [f"The control breaks these limits as well: {', '.join(alike)}."] if alike else []
 
 

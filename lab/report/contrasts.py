@@ -9,7 +9,7 @@ from lab.base.formatting import counted, sentence
 from lab.compare.arms import ArmMean, arm_means
 from lab.compare.comparable import equal_in
 from lab.compare.paired import NO_VALUES, Comparison, Difference, Pairs, by_conversation, differences_of, pairs_of
-from lab.gate.line import FAIL
+from lab.gate.line import FAIL, deciding
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction, in_words
 from lab.report import charts
@@ -150,8 +150,7 @@ def harm_of(comparison: Comparison, verdict: Verdict | None) -> Difference | Non
         for difference in comparison.differences
         if difference.measure in harms_at(comparison.cutoff)
     }
-    failing = (line for line in (verdict.lines if verdict else ()) if line.critical and line.status == FAIL)
-    for line in failing:
+    for line in deciding(verdict.lines, FAIL) if verdict else ():
         if line.measure in known and not line.against and not line.slice:
             return known[line.measure]
     return max(known.values(), key=lambda one: (one.is_better is False, _harm(one)), default=None)

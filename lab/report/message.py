@@ -128,9 +128,9 @@ def _harmless(action: Action) -> Action:
     return Action(_line(action.sentence), None if action.command is None else _whole(action.command))
 
 
-def _title(status: str, what: str, trial: Sequence[str]) -> str:
+def _title(word: str, what: str, trial: Sequence[str]) -> str:
     reasons = trial_line(trial)
-    return _line(f"{status.upper()}: {what}{f' [{reasons}]' if reasons else ''}")
+    return _line(f"{word}: {what}{f' [{reasons}]' if reasons else ''}")
 
 
 def _page(folder: Path, name: str, link: str | None) -> str | None:
@@ -161,7 +161,7 @@ def _of_gate(data: Mapping[str, Any], where: str, folder: Path, link: str | None
     facts = (*_receipts(verdict), *(("judged", note) for note in judged_notes(verdict)))
     return Message(
         verdict.status,
-        _title(verdict.status, what, verdict.trial),
+        _title(f"{verdict.status.upper()}{verdict.on_what}", what, verdict.trial),
         _line(reasons),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
@@ -195,7 +195,7 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
     summary = f"{len(of_status)} of {counted(len(sets), 'set')} {words[status]}: {', '.join(of_status)}."
     return Message(
         status,
-        _title(status, f"nightly run of {data['date']}, plan {data['plan']}", data.get("trial", ())),
+        _title(status.upper(), f"nightly run of {data['date']}, plan {data['plan']}", data.get("trial", ())),
         _line(summary),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
@@ -239,7 +239,7 @@ def _of_acceptance(data: Mapping[str, Any], where: str, folder: Path, link: str 
     settles = next((result["settles"] for result in unmet if result["status"] == status and result["settles"]), None)
     return Message(
         status,
-        _title(status, f"acceptance of {', '.join(data['candidates'])}", data.get("trial", ())),
+        _title(status.upper(), f"acceptance of {', '.join(data['candidates'])}", data.get("trial", ())),
         f"{met} of {counted(len(results), 'requirement')} {'is' if met == 1 else 'are'} met.",
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),

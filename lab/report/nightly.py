@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.base.files import write_atomically
 from lab.base.formatting import counted
-from lab.gate.line import AGAIN, ERROR, FAIL, INCONCLUSIVE, PASS, Line
+from lab.gate.line import AGAIN, ERROR, FAIL, INCONCLUSIVE, PASS, Line, deciding
 from lab.gate.outputs import deciding_first, reason
 from lab.nightly.nightly_folder import PAGE, action_after
 from lab.nightly.nightly_run import NightlyRun, SetResult
@@ -211,20 +211,19 @@ def _deciding(nightly_run: NightlyRun) -> list[tuple[str, Line]]:
     return [
         (result.name, line)
         for result in nightly_run.sets
-        for line in result.verdict.lines
-        if line.critical and line.status == nightly_run.status
+        for line in deciding(result.verdict.lines, nightly_run.status)
     ]
 
 
 def _opening(nightly_run: NightlyRun) -> dict[str, Any]:
-    status, deciding = nightly_run.status, _deciding(nightly_run)
+    status, own = nightly_run.status, _deciding(nightly_run)
     turns = sum(result.again.turns for result in nightly_run.sets if result.again)
     passing = sum(result.verdict.status == PASS for result in nightly_run.sets)
     why = _summary(nightly_run)
     if status != PASS:
         many = len(nightly_run.sets) > 1
-        parts = [f"{f'{name}: ' if many else ''}{_short(line)}" for name, line in deciding[:MOST_REASONS]]
-        more = len(deciding) - MOST_REASONS
+        parts = [f"{f'{name}: ' if many else ''}{_short(line)}" for name, line in own[:MOST_REASONS]]
+        more = len(own) - MOST_REASONS
         causes = [cause for result in nightly_run.sets if result.exact for cause in result.exact.moved[:MOST_REASONS]]
         why = "; ".join([*parts, *([f"and {counted(more, 'more rule')}"] if more > 0 else [])])
         if status == FAIL and causes:

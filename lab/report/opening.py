@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from lab.base.formatting import counted, sentence
 from lab.compare.paired import Comparison, Difference
 from lab.gate.action import Action, action_of, why
-from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, deciding
 from lab.gate.policy import DIFFERENCES, read_policy
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import MEASURES, entry_of, in_words
@@ -75,15 +75,19 @@ def opening_of(
         *(["The arms are not judged alike: see Judged in the table of arms."] if judged.get("apart") else []),
     ]
     act = action_of(verdict, arguments(run.manifest), turn)
-    deciding = [line for line in verdict.lines if line.critical and line.status == verdict.status]
+    word, means = _names(verdict.status)
+    if verdict.passes_measured:
+        # What could not be measured is in the reason, beside it.
+        means = "on what was measured" if verdict.status == PASS else "everything that was measured passes"
     return Opening(
         verdict.status,
-        *_names(verdict.status),
+        word,
+        means,
         about,
         policy,
         sentence(clause),
         act,
-        _sure(deciding, comparison),
+        _sure(deciding(verdict.lines, verdict.status), comparison),
         beside,
         basis,
     )

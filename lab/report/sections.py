@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.base.formatting import counted, milliseconds, p_value, sentence
 from lab.compare.paired import Comparison, Difference, Slice
-from lab.gate.line import Line
+from lab.gate.line import Line, deciding
 from lab.gate.measures import CLAIMS
 from lab.gate.outputs import by_status, clauses, deciding_first, headline, read_verdict, rollback, why_stale
 from lab.gate.verdict import Verdict
@@ -67,7 +67,7 @@ def verdict_model(run: RunDirectory) -> tuple[dict[str, Any] | None, str | None]
 
 def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
     order = deciding_first(verdict.lines)
-    open_rules = [line for line in order if line.critical and line.status not in ("pass", "skipped")]
+    open_rules = [line for line in deciding(order) if line.status != "pass"]
     others = [line for line in order if line not in open_rules]
     return {
         "of": verdict,
@@ -89,7 +89,7 @@ def rule_row(line: Line) -> list[str]:
     if line.low is not None and line.difference is not None:
         interval = f"{span_of(measure, line.low, line.high)} ({100 * (line.confidence or 0.9):g}{NO_BREAK}%)"
     return [
-        line.status if line.critical else f"({line.status})",
+        line.word,
         line.name,
         mean_of(measure, line.candidate),
         mean_of(measure, line.baseline) if line.baseline is not None else line.limit or "–",

@@ -30,6 +30,7 @@ NO_AUDIT = (
     "`lab canary audit LOG --out FILE`\n"
 )
 GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
+KNOWN = "capture, nightly, rollout, rollout-2026-11, stage-b"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_gate_exit_code_is_the_verdict(
         ),
         (
             ("run", "--policy", "nowhere"),
-            "error: nowhere: no such file or shipped policy; shipped policies: capture, nightly, rollout, stage-b\n",
+            f"error: nowhere: no such file or shipped policy; shipped policies: {KNOWN}\n",
         ),
         (
             ("--policy", "rollout"),
@@ -79,7 +80,7 @@ def test_gate_exit_code_is_the_verdict(
         (("--policy", "stage-b", "--receipts", "run/manifest.json"), NO_AUDIT),
         (
             ("policies", "--show", "mine"),
-            "error: --show: unknown policy 'mine'; known: capture, nightly, rollout, stage-b\n",
+            f"error: --show: unknown policy 'mine'; known: {KNOWN}\n",
         ),
     ],
 )

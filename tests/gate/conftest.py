@@ -38,3 +38,11 @@ def audit(run: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     path = tmp_path_factory.mktemp("logs") / "gateway.log"
     path.write_text("\n".join(lines) + "\n", "utf-8")
     return read_logs([str(path)])
+
+
+@pytest.fixture(scope="session")
+def three(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """The arms that rollout compares, over all conversations."""
+    arms = ("tier_first_v1", "tier_quota_v1", "hybrid")
+    asked = ReplayRequest(str(operators), "lab", arms, scope="recorded", embedder="hashing")
+    return run_replay(asked, tmp_path_factory.mktemp("control") / "run").run

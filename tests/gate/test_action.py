@@ -54,7 +54,7 @@ ASKED = {
         ),
         (
             *(INCONCLUSIVE, (FEW, replace(FEW, measure="R@6", reason=FEW.reason.replace("Success", "R")), OPEN)),
-            "2 of 3 critical rules are open: 3 conversations; the policy requires at least 8",
+            "3 of 3 critical rules are open, 2 of them for one reason: 3 conversations; the policy requires at least 8",
         ),
         (
             *(INCONCLUSIVE, (OPEN, GAIN)),

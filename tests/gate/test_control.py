@@ -14,9 +14,7 @@ from lab.gate.measures import Evidence, judge_compared
 from lab.gate.outputs import headline
 from lab.gate.policy import Control, Policy, Rule, read_policy
 from lab.gate.verdict import answer_of, judge, overall
-from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
-from lab.runs.request import ReplayRequest
 from tests.gate.paired import pairs
 
 TIERS = Control("hybrid", "tiers are worth having", "tiers are not worth having")
@@ -129,36 +127,28 @@ def test_absent_slice_is_skipped_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measure", "option"),
+    ("measure", "option", "cause"),
     [
-        ("HardRules", "`lab replay --hard-rules N`"),
-        ("FalseRecall", "needs_nothing"),
-        ("Forbidden@6", "lab golden judge"),
-        ("WrongScope", "--scope recorded"),
-        ("BackboneDuplication", "workingSet.enabled"),
+        ("HardRules", "`lab replay --hard-rules N`", "not measurable here"),
+        ("FalseRecall", "needs_nothing", "not measurable here"),
+        ("Forbidden@6", "lab golden judge", "not measurable here"),
+        ("WrongScope", "--scope recorded", "there is nothing to measure"),
+        ("BackboneDuplication", "workingSet.enabled", "there is nothing to measure"),
     ],
 )
-def test_missing_data_can_be_inconclusive_and_names_the_option(measure: str, option: str) -> None:
+def test_missing_data_can_be_inconclusive_and_names_the_option(measure: str, option: str, cause: str) -> None:
     rule = Rule("guard", measure, margin=0.02, direction="lower", without_data="inconclusive")
     (line,) = judge_compared(POLICY, [rule], Evidence({}, {}, {}))
     assert (line.status, line.critical) == (INCONCLUSIVE, True)
     assert option in str(line.settles)
     # The cause is in the reason, not among what would settle it.
-    assert line.reason.startswith(f"{measure}: there is nothing to measure: ")
+    assert line.reason.startswith(f"{measure}: {cause}: ")
     assert not {"no", "not"} & set(str(line.settles).split())
     statuses = [
         next(judge_compared(POLICY, [replace(rule, without_data=other)], Evidence({}, {}, {}))).status
         for other in ("error", "skip")
     ]
     assert statuses == [ERROR, SKIPPED]
-
-
-@pytest.fixture(scope="module")
-def three(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """The arms that rollout compares, over all conversations."""
-    arms = ("tier_first_v1", "tier_quota_v1", "hybrid")
-    asked = ReplayRequest(str(operators), "lab", arms, scope="recorded", embedder="hashing")
-    return run_replay(asked, tmp_path_factory.mktemp("control") / "run").run
 
 
 def test_rollout_says_first_whether_tiers_are_worth_having(three: RunDirectory) -> None:
