@@ -17,6 +17,7 @@ from lab.systems.contract import ArmInfo
 from lab.systems.external.protocol import remedy
 
 TITLE = "trial"
+HOST = "a live host: its own sessions and store, under the configurations that its operator named"
 
 
 def trial(manifest: Manifest) -> tuple[str, ...]:
@@ -36,8 +37,8 @@ def trial_of_replay(resolved: Resolved, request: Mapping[str, object]) -> tuple[
     """Return the reasons why a replay is a trial by its arguments, also for a command that keeps no run.
 
     Reasons are: an embedder for tests; injected faults; only part of the recordings; labels, hard rules or categories
-    that were not recorded; the live store instead of the exact one; arms with their own configuration, or another
-    number of items.
+    that were not recorded; the live store instead of the exact one; arms with their own configuration, except on a host
+    (:func:`of_host`), or another number of items.
     """
     reasons: list[str] = []
     if resolved.embedder.get("kind") == "hashing":
@@ -54,11 +55,20 @@ def trial_of_replay(resolved: Resolved, request: Mapping[str, object]) -> tuple[
     if resolved.store != "exact":
         reasons.append(f"store {resolved.store}")
     configured = _configured(request.get("arms"), bool(request.get("config")), [arm.name for arm in resolved.arms])
-    if configured:
+    if configured and not of_host(resolved):
         reasons.append(f"arms configured by a file: {', '.join(configured)}")
     if request.get("max_items") is not None:
         reasons.append(f"at most {counted(resolved.arms[0].cutoff, 'item')} requested")
     return tuple(reasons)
+
+
+def of_host(resolved: Resolved) -> bool:
+    """Return whether a replay is of a live host: its sessions and its store under profile upstream.
+
+    A configuration there is the operator's own, and what the replay is about.
+    """
+    is_host = resolved.profile == "upstream" and resolved.format.startswith("openclaw")
+    return is_host and resolved.memories_from is not None
 
 
 def trial_of(*runs: RunDirectory) -> tuple[str, ...]:
@@ -88,16 +98,17 @@ def _configured(arms: object, shared: bool, names: list[str]) -> list[str]:
 
 
 def config_notes(resolved: Resolved, arms: Collection[str] | None = None) -> tuple[str, ...]:
-    """Return what the configurations of arms mean for the figures of a run: which arms are off, and their embedders.
+    """Return what the configurations of arms mean for the figures of a run: whose they are, and which arms are off.
 
-    A sentence for each arm that its host does not run (HC-9), and one for each embedder that configurations name and
-    the run did not use, with its arms. ``resolved`` comes from a manifest; ``arms`` defaults to all. Only model names
-    are compared, because configurations say no more. Empty where nothing differs.
+    A sentence on a live host (:func:`of_host`), one for each arm that its host does not run (HC-9), and one for each
+    embedder that configurations name and the run did not use, with its arms. ``resolved`` comes from a manifest;
+    ``arms`` defaults to all. Only model names are compared, because configurations say no more. Empty where nothing
+    differs.
     """
     chosen = [arm for arm in resolved.arms if arms is None or arm.name in arms]
     off = (off_note(arm.name, arm.off) for arm in chosen if arm.off)
     named = [(arm.name, arm.embedder) for arm in chosen if not arm.off]
-    return (*off, *other_embedders(resolved.embedder_model, named))
+    return (*([HOST] if of_host(resolved) else ()), *off, *other_embedders(resolved.embedder_model, named))
 
 
 def off_note(arm: str, why: str) -> str:

@@ -22,7 +22,7 @@ from lab.replay.run import run_replay
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import HardRules, Labels
-from lab.runs.notes import trial, trial_line
+from lab.runs.notes import HOST, config_notes, trial, trial_line
 from lab.runs.request import ReplayRequest
 from lab.view.live import Live
 from lab.view.pages import Viewer
@@ -120,6 +120,26 @@ def test_trial_line_lists_all_reasons(sound: RunDirectory) -> None:
         "categories detected; store lancedb; arms configured by a file: mine; at most 6 items requested; "
         "not complete"
     )
+
+
+def test_configuration_of_a_live_host_is_no_trial_and_is_named(sound: RunDirectory) -> None:
+    """Only the sessions and the store of a host together, under the engine's own profile, are one."""
+    real = replace(sound.manifest.resolved, embedder={"kind": "sentence-transformers", "model": "m"})
+    asked = {**sound.manifest.asked, "limit": None, "arms": ["engine=openclaw.json"]}
+    said = ("arms configured by a file: engine",)
+    for names, reasons in (
+        ({"format": "openclaw", "profile": "upstream", "memories_from": "0"}, ()),
+        ({"format": "openclaw-archived", "profile": "upstream", "memories_from": "0"}, ()),
+        ({"format": "openclaw", "profile": "upstream"}, said),
+        ({"format": "openclaw", "profile": "seed", "memories_from": "0"}, said),
+        ({"format": "locomo", "profile": "upstream", "memories_from": "0"}, said),
+    ):
+        resolved = replace(real, **names)
+        assert trial(replace(sound.manifest, resolved=resolved, asked=asked)) == reasons
+        assert (HOST in config_notes(resolved)) == (not reasons)
+    # Other reasons stay.
+    faulty = replace(real, format="openclaw", profile="upstream", memories_from="0", faults=("fts_error",))
+    assert trial(replace(sound.manifest, resolved=faulty, asked=asked)) == ("faults switched on: fts_error",)
 
 
 def test_trial_of_real_conditions_has_no_reasons(sound: RunDirectory) -> None:
