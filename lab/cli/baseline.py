@@ -11,8 +11,8 @@ import typer
 
 from lab.base.formatting import counted
 from lab.cli import completion, options
-from lab.cli.output import emit, emit_folded, emit_table, emit_trial, emit_unless_written, receipt
-from lab.cli.results import Result
+from lab.cli.output import emit, emit_folded, emit_table, emit_trial
+from lab.cli.results import Result, changed
 
 if TYPE_CHECKING:
     from lab.nightly.baselines import Approval, Approved, Baseline
@@ -163,7 +163,6 @@ def remove(
     def show(change: dict[str, Any]) -> None:
         did, done = ("removed", " removed") if change["written"] else ("would remove", "")
         emit(f"{did} {name}; copies{done}: {change['counts']['objects']}")
-        emit_unless_written(change["written"])
 
-    change = receipt("nightly baseline rm", folder, write=write, counts=counts, baselines=[name], objects=objects)
-    return Result(change, show)
+    receipt = {"counts": counts, "baselines": [name], "objects": objects}
+    return changed("nightly baseline rm", folder, receipt, show, write=write)

@@ -11,8 +11,8 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
-from lab.cli.output import emit, emit_folded, emit_table, emit_unless_written, receipt
-from lab.cli.results import Result
+from lab.cli.output import emit, emit_folded, emit_table
+from lab.cli.results import Result, changed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,8 @@ def collect(
     removed = {name: [str(path) for path in getattr(freed, name)] for name in WHY_REMOVED}
     merged = [merge._asdict() | {"folder": str(merge.folder)} for merge in freed.merged]
     counts = {"files": sum(map(len, removed.values())), "merged": len(merged), "bytes": freed.bytes}
-    return Result(receipt("cache gc", root, write=write, counts=counts, **removed, merged=merged), _show_freed)
+    receipt = {"counts": counts, **removed, "merged": merged}
+    return changed("cache gc", root, receipt, _show_freed, write=write, due=any((*removed.values(), merged)))
 
 
 def _show_freed(change: dict[str, Any]) -> None:
@@ -110,7 +111,6 @@ def _show_freed(change: dict[str, Any]) -> None:
         emit("nothing to do")
         return
     emit(f"{would}freed: {_size(change['counts']['bytes'])}")
-    emit_unless_written(change["written"])
 
 
 def verify(
@@ -207,14 +207,14 @@ def answers(
     listed = [one._asdict() for one in chosen or there]
     if remove:
         counts = {"arms": len(chosen), "bytes": sum(one.bytes for one in chosen)}
-        return Result(receipt("cache answers", folder, write=write, counts=counts, answers=listed), _show_removed)
+        receipt = {"counts": counts, "answers": listed}
+        return changed("cache answers", folder, receipt, _show_removed, write=write)
     return Result({"folder": str(folder), "answers": listed}, _show_answers)
 
 
 def _show_removed(change: dict[str, Any]) -> None:
     arms, size = counted(change["counts"]["arms"], "arm"), _size(change["counts"]["bytes"])
     emit(f"{'' if change['written'] else 'would be '}removed: {size} of answers of {arms}")
-    emit_unless_written(change["written"])
 
 
 def _show_answers(found: dict[str, Any]) -> None:

@@ -83,19 +83,6 @@ def emit_folded(text: str, indent: str = "") -> None:
     emit(folded(text, indent))
 
 
-def receipt(
-    command: str, target: Path, *, write: bool, counts: Mapping[str, int], **lists: Sequence[Any]
-) -> dict[str, Any]:
-    """Return the receipt of a change: the command, what it changes, whether it did, counts, and lists by name."""
-    return {"command": f"lab {command}", "target": str(target), "written": write, "counts": dict(counts), **lists}
-
-
-def emit_change(command: str, target: Path, receipt: Mapping[str, Any], *, write: bool) -> None:
-    """Print the receipt of a change as JSON: the command, what it changes, whether it did, then its own fields."""
-    head = {"command": f"lab {command}", "target": str(target), "written": write}
-    emit_json({**head, **{name: value for name, value in receipt.items() if name not in head}})
-
-
 def emit_unless_written(written: bool) -> None:
     """Print that nothing was written, and how to do it, unless it was."""
     if not written:

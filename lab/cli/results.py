@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
-from lab.cli.output import Json, emit_json
+from lab.cli.output import Json, emit_json, emit_unless_written
 
 T = TypeVar("T")
 
@@ -31,6 +32,29 @@ class Result:
         self.show = functools.partial(show, found)
         self.as_json = functools.partial(json, found) if json else getattr(found, "as_json", lambda: found)
         self.error = error
+
+
+def changed(
+    command: str,
+    target: Path,
+    receipt: Mapping[str, Any],
+    show: Callable[[dict[str, Any]], object],
+    *,
+    write: bool,
+    due: bool = True,
+    error: Exception | None = None,
+) -> Result:
+    """Return the result of a change: its JSON object names the command, what it changes, and whether it did.
+
+    Its text ends with how to do it, unless it is done or nothing is ``due``.
+    """
+    head = {"command": f"lab {command}", "target": str(target), "written": write}
+
+    def text(found: dict[str, Any]) -> None:
+        show(found)
+        emit_unless_written(write or not due)
+
+    return Result({**head, **receipt, **head}, text, error=error)
 
 
 def print_results(app: typer.Typer) -> None:

@@ -9,18 +9,8 @@ import typer
 
 from lab.base.formatting import counted
 from lab.cli import options, trec
-from lab.cli.output import (
-    SHOWN,
-    announce,
-    emit,
-    emit_folded,
-    emit_indented,
-    emit_next,
-    emit_table,
-    emit_unless_written,
-    receipt,
-)
-from lab.cli.results import Result
+from lab.cli.output import SHOWN, announce, emit, emit_folded, emit_indented, emit_next, emit_table
+from lab.cli.results import Result, changed
 
 # Figures that commands other than `lab report` may write into a run.
 OF_COMMANDS = ("ablation",)
@@ -146,14 +136,13 @@ def remove(
         with only_writer(opened.path):
             left = remove_run(opened, figures)
     kept = [str(path) for path in left]
-    return Result(receipt("runs rm", run, write=write, counts={"files": len(files)}, left=kept), _show_removed)
+    return changed("runs rm", run, {"counts": {"files": len(files)}, "left": kept}, _show_removed, write=write)
 
 
 def _show_removed(change: dict[str, Any]) -> None:
     run, left = change["target"], change["left"]
     if not change["written"]:
         emit(f"would remove {run}: {counted(change['counts']['files'], 'file')}")
-        emit_unless_written(change["written"])
         return
     emit(f"removed {run}" + (f", except {counted(len(left), 'file')} that the lab did not write:" if left else ""))
     for path in left[:SHOWN]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from typer.testing import CliRunner
 
 from lab.base.errors import CheckFailed
 from lab.cli import options
-from lab.cli.output import emit, receipt
-from lab.cli.results import Result, print_results
+from lab.cli.output import emit
+from lab.cli.results import Result, changed, print_results
 from lab.runs.request import Option, arguments
 
 CLI = Path(options.__file__).parent
@@ -56,15 +55,28 @@ def test_result_json_is_that_of_its_object_or_of_its_view() -> None:
     assert Result(Found(), print, lambda found: found.as_json() | {"m": 2}).as_json() == {"n": 1, "m": 2}
 
 
+def removed(*, write: bool = False, due: bool = True) -> Result:
+    receipt = {"counts": {"files": 2}, "left": ["a"], "target": "another"}
+    return changed("runs rm", Path("run"), receipt, lambda found: emit(found["target"]), write=write, due=due)
+
+
 def test_receipt_of_a_change_has_one_shape() -> None:
-    made = receipt("runs rm", Path("run"), write=False, counts={"files": 2}, left=["a"])
-    assert json.loads(json.dumps(made)) == {
-        "command": "lab runs rm",
-        "target": "run",
-        "written": False,
-        "counts": {"files": 2},
-        "left": ["a"],
-    }
+    assert list(removed().as_json().items()) == [
+        ("command", "lab runs rm"),
+        ("target", "run"),
+        ("written", False),
+        ("counts", {"files": 2}),
+        ("left", ["a"]),
+    ]
+
+
+@pytest.mark.parametrize(("write", "due", "said"), [(False, True, True), (False, False, False), (True, True, False)])
+def test_text_of_a_change_ends_with_how_to_do_it(
+    write: bool, due: bool, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    removed(write=write, due=due).show()
+    hint = ["Nothing was written; add --write to do it."] if said else []
+    assert capsys.readouterr().out.splitlines() == ["run", *hint]
 
 
 def test_no_help_text_of_an_option_is_written_twice() -> None:

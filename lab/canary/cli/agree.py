@@ -9,7 +9,8 @@ import typer
 
 from lab.base.errors import CheckFailed
 from lab.cli.options import takes_replay_options
-from lab.cli.output import SHOWN, Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import SHOWN, announce, emit, emit_folded, emit_table
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.canary.agree.agreement import Agreement, Compared
@@ -49,8 +50,7 @@ def agree(
     texts: Annotated[
         bool, typer.Option("--texts", help="Show the texts of the memories at the first differences.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Compare the recalls of a live engine with the lab's.
 
     The recorded results of memory_recall and the injected blocks of a transcript are compared with what the lab's
@@ -59,13 +59,13 @@ def agree(
     from lab.canary.agree.agreement import agreement
 
     result = agreement(request, source, announce=announce)
-    if as_json:
-        emit_json(result.as_json(least, texts=texts))
-    else:
-        _show(result, least, texts=texts)
-    if not result.agrees(least):
+    return Result(
+        result,
+        lambda result: _show(result, least, texts=texts),
+        lambda result: result.as_json(least, texts=texts),
         # A difference is a result, not an error, so no message.
-        raise typer.Exit(CheckFailed.exit_code)
+        error=None if result.agrees(least) else typer.Exit(CheckFailed.exit_code),
+    )
 
 
 def _show(result: Agreement, least: float | None, *, texts: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,11 @@ from lab.base.config_env import config_if_named
 from lab.base.errors import CheckFailed, NotComparable
 from lab.base.formatting import counted, sentence, together
 from lab.cli.options import TURNS, takes_replay_options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
+from lab.cli.output import announce, emit, emit_folded, emit_indented, emit_notes, emit_table, emit_trial
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
+    from lab.replay.rollback import Rollback
     from lab.runs.request import ReplayRequest
 
 # Where an OpenClaw host has its configuration and memories, and the sidecar its ledger; the job capture writes the log.
@@ -41,8 +43,7 @@ def plan(
         str, typer.Option("--runner", help="Labels of the host's runner of GitHub Actions.")
     ] = "self-hosted, openclaw",
     out: Annotated[Path | None, typer.Option("--out", help="A folder for the files. [default: print them]")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Write the jobs of Stage A or Stage C.
 
     As lines of cron, units of systemd or a GitHub workflow, beside the nightly run of docs/recipes.md. Names the jobs
@@ -57,27 +58,31 @@ def plan(
     places = Places(config, store, ledger, observations, quote(restart), _tilde(home))
     jobs = moved(jobs_of(stage, places), at or ())
     files = written(form, jobs, folder=folder, zone=zone_of(timezone), stage=stage, config=config, runner=runner)
-    if as_json:
-        emit_json(
-            {
-                "stage": stage,
-                "jobs": [asdict(job) for job in jobs],
-                "overlaps": [overlap._asdict() for overlap in overlaps(jobs)],
-                "remarks": remarks(jobs),
-                "files": files,
-            }
-        )
-        return
-    for remark in remarks(jobs):
-        announce(remark)
-    for name, text in files.items():
-        if out is not None:
+    if out is not None:
+        for name, text in files.items():
             write_atomically(out / name, text.encode())
-            emit(f"{out / name}")
-        else:
-            emit(f"# ── {name} ──" if len(files) > 1 else text.rstrip("\n"))
-            if len(files) > 1:
-                emit(text)
+
+    def show(found: dict[str, Any]) -> None:
+        for remark in found["remarks"]:
+            announce(remark)
+        for name, text in files.items():
+            if out is not None:
+                emit(f"{out / name}")
+            else:
+                emit(f"# ── {name} ──" if len(files) > 1 else text.rstrip("\n"))
+                if len(files) > 1:
+                    emit(text)
+
+    return Result(
+        {
+            "stage": stage,
+            "jobs": [asdict(job) for job in jobs],
+            "overlaps": [overlap._asdict() for overlap in overlaps(jobs)],
+            "remarks": remarks(jobs),
+            "files": files,
+        },
+        show,
+    )
 
 
 def _tilde(path: Path) -> str:
@@ -108,16 +113,13 @@ def apply(
             "OPENCLAW_CONFIG_PATH or OPENCLAW_STATE_DIR names]",
         ),
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Print the configuration patch that follows from a verdict.
 
     After a pass: what was judged, as a JSON merge patch of openclaw.json and, with --config, as the edited lines.
     After anything else: how to set back what a canary switched, if the file still has it. Writes nothing. Exit codes
     are those of the verdict.
     """
-    import json
-
     from lab.canary.rollout.change import resolved_host
     from lab.canary.rollout.run import applied, patch_of, verdict_at
     from lab.gate.outputs import headline
@@ -128,35 +130,37 @@ def apply(
         before = resolved_host(config).value
     patch = patch_of(verdict, folder, before)
     edited = applied(config, patch) if config is not None else None
-    if as_json:
-        emit_json(
-            {
-                "status": verdict.status,
-                "why": patch.why,
-                "trial": list(verdict.trial),
-                "patch": patch.merge_patch(),
-                "lines": list(edited.lines) if edited else None,
-                "already": list(edited.already) if edited else None,
-                "refused": list(edited.refused) if edited else None,
-            }
-        )
-        raise typer.Exit(verdict.exit_code)
-    emit_folded(headline(verdict))
-    emit_folded(f"{patch.why[0].upper()}{patch.why[1:]}.")
-    if patch.values:
-        emit()
-        emit(json.dumps(patch.merge_patch(), indent=2, ensure_ascii=False))
-    if edited:
-        emit()
-        if edited.lines:
-            emit(f"{config}, which is not changed by this command:")
-        for line in edited.lines:
-            emit(line)
-        if edited.already:
-            emit_folded(f"Set already: {together(edited.already)}.")
-        for problem in edited.refused:
-            emit_folded(f"warning: {problem}")
-    raise typer.Exit(verdict.exit_code)
+
+    def show(found: dict[str, Any]) -> None:
+        emit_folded(headline(verdict))
+        emit_folded(f"{patch.why[0].upper()}{patch.why[1:]}.")
+        if patch.values:
+            emit()
+            emit_indented(found["patch"])
+        if edited:
+            emit()
+            if edited.lines:
+                emit(f"{config}, which is not changed by this command:")
+            for line in edited.lines:
+                emit(line)
+            if edited.already:
+                emit_folded(f"Set already: {together(edited.already)}.")
+            for problem in edited.refused:
+                emit_folded(f"warning: {problem}")
+
+    return Result(
+        {
+            "status": verdict.status,
+            "why": patch.why,
+            "trial": list(verdict.trial),
+            "patch": patch.merge_patch(),
+            "lines": list(edited.lines) if edited else None,
+            "already": list(edited.already) if edited else None,
+            "refused": list(edited.refused) if edited else None,
+        },
+        show,
+        error=typer.Exit(verdict.exit_code),
+    )
 
 
 @takes_replay_options(
@@ -170,8 +174,7 @@ def rollback(
     config: Annotated[
         Path, typer.Option("--config", help="Engine configuration (JSON or YAML) to switch.", show_default=False)
     ],
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Check that switching the policy back undoes the switch.
 
     Each conversation is replayed under --config with tier_first_v1 throughout, and
@@ -186,9 +189,8 @@ def rollback(
     from lab.replay.rollback import rollback as check
 
     result = check(replace(request, config=str(config)), announce=announce)
-    if as_json:
-        emit_json(result.as_json())
-    else:
+
+    def show(result: Rollback) -> None:
         emit_trial(result.trial)
         emit_notes(result.notes)
         policies = dict(zip(PHASES, ("tier_first_v1", "tier_quota_v1", "tier_first_v1"), strict=True))
@@ -199,5 +201,6 @@ def rollback(
             emit_folded(f"Left out, with fewer than 3 recalls: {counted(result.short, 'conversation')}.")
         emit(f"{result.verdict.upper()}: autoRecall.selectionMode switched back to tier_first_v1")
         emit_folded(sentence(result.reason))
-    if result.verdict != "pass":
-        raise typer.Exit((CheckFailed if result.verdict == "fail" else NotComparable).exit_code)
+
+    codes = {"pass": 0, "fail": CheckFailed.exit_code}
+    return Result(result, show, error=typer.Exit(codes.get(result.verdict, NotComparable.exit_code)))

@@ -18,13 +18,14 @@ from lab.base.config_env import config_named, config_of
 from lab.base.errors import CannotMeasure, CheckFailed, LabError, UnusableInput
 from lab.base.formatting import counted, duration
 from lab.cli import completion
-from lab.cli.output import Json, announce, emit, emit_change, emit_folded, emit_json
+from lab.cli.output import announce, emit, emit_folded
+from lab.cli.results import Result, changed
 
 if TYPE_CHECKING:
     from lab.base.config_resolve import Resolved
     from lab.canary.rollout.change import Change
     from lab.canary.rollout.evidence import Limits
-    from lab.canary.rollout.recover import Found
+    from lab.canary.rollout.recover import Found, RolledBack
     from lab.canary.rollout.run import Outcome, Plan
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -138,8 +139,7 @@ def run(
         bool, typer.Option("--guard/--no-guard", help="Run a process that rolls back if this one is killed.")
     ] = True,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Run a canary on a live gateway: Stage B of the rollout.
 
     Backs up CONFIG, changes one value in it, restarts the gateway, waits for recalls, judges their receipts, and puts
@@ -175,19 +175,20 @@ def run(
     if not Follower(log_files(found)).as_json():
         announce(f"{found}: does not exist yet; without receipts in it there is no verdict")
     if not write:
-        _emit_dry_run(plan, as_json)
-        return
+        return _dry_run(plan)
     for note in change.notes:
         announce(f"warning: {note}")
     outcome = run_canary(plan, tell=announce)
     _write_page(outcome, plan.out)
-    if as_json:
-        emit_change("canary run", change.config, outcome.as_json(plan), write=True)
-    else:
-        _emit_outcome(outcome, plan)
-    if outcome.interrupted and not outcome.stuck:
-        raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(EXIT[outcome.status])
+    code = INTERRUPTED if outcome.interrupted and not outcome.stuck else EXIT[outcome.status]
+    return changed(
+        "canary run",
+        change.config,
+        outcome.as_json(plan),
+        lambda _: _emit_outcome(outcome, plan),
+        write=True,
+        error=typer.Exit(code),
+    )
 
 
 def _write_page(outcome: Outcome, out: Path) -> None:
@@ -209,29 +210,30 @@ def _change(config: Path, slot: str | None, selection: str | None) -> Change:
     return slot_change(config, slot) if slot is not None else selection_change(config, str(selection))
 
 
-def _emit_dry_run(plan: Plan, as_json: bool) -> None:
+def _dry_run(plan: Plan) -> Result:
     change = plan.change
-    if as_json:
-        receipt = {
-            "path": list(change.path),
-            "before": change.before if isinstance(change.before, str) else None,
-            "after": change.after,
-            "lines": change.lines(),
-            "steps": plan.steps(),
-            "notes": list(change.notes),
-        }
-        emit_change("canary run", change.config, receipt, write=False)
-        return
-    emit("Nothing was written or restarted. With --write:")
-    emit()
-    for number, step in enumerate(plan.steps(), 1):
-        emit_folded(f"{number}. {step}")
-    emit()
-    emit(str(change.config))
-    for line in change.lines():
-        emit(line)
-    for note in change.notes:
-        emit_folded(f"warning: {note}")
+    receipt = {
+        "path": list(change.path),
+        "before": change.before if isinstance(change.before, str) else None,
+        "after": change.after,
+        "lines": change.lines(),
+        "steps": plan.steps(),
+        "notes": list(change.notes),
+    }
+
+    def show(receipt: dict[str, Any]) -> None:
+        emit("Nothing was written or restarted. With --write:")
+        emit()
+        for number, step in enumerate(receipt["steps"], 1):
+            emit_folded(f"{number}. {step}")
+        emit()
+        emit(receipt["target"])
+        for line in receipt["lines"]:
+            emit(line)
+        for note in receipt["notes"]:
+            emit_folded(f"warning: {note}")
+
+    return changed("canary run", change.config, receipt, show, write=False, due=False)
 
 
 def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
@@ -272,8 +274,7 @@ def recover(
     *,
     keep_edits: KeepEdits = False,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Roll back a canary that was killed.
 
     Puts CONFIG back byte for byte by the journal beside it, and restarts the gateway. If there is nothing to recover,
@@ -288,54 +289,54 @@ def recover(
     if not state.folder.is_dir():
         # A misspelt name has no journal either.
         read_config(state.config)
-        _emit_recovered(None, state.config, as_json)
-        return
+        return _left_over(None, state.config)
     said = state.guard_said()
     if write:
         if said:
             announce(f"the guard of this canary: {said}")
         done = roll_back(config, keep_edits=keep_edits, tell=announce)
-        if as_json:
-            receipt = {"recovered": done is not None, **(done._asdict() if done else {})}
-            emit_change("canary recover", state.config, receipt, write=True)
-            return
-        if done is None:
-            _emit_recovered(None, state.config, as_json)
-            return
-        for note in done.notes:
-            emit_folded(f"note: {note}")
-        what = "put back" if done.wrote else "was not switched any more"
-        again = "; the gateway was restarted" if done.restarted else ""
-        emit_folded(f"Recovered: {state.config} {what}{again}.")
-        return
+        receipt = {"recovered": done is not None, **(done._asdict() if done else {})}
+        return changed(
+            "canary recover", state.config, receipt, lambda _: _emit_recovered(done, state.config), write=True
+        )
     with state.locked(tell=announce):
         found = find(config)
-    how = state.how(found.journal, held=False) if found else None
-    _emit_recovered(found, state.config, as_json, how)
-    if found is not None:
-        raise CheckFailed(f"{state.config}: a canary was left over: {state.command}")
-
-
-def _emit_recovered(found: Found | None, config: Path, as_json: bool, how: str | None = None) -> None:
-    """Print what a canary left, and ``how`` it ended."""
-    if as_json:
-        shown = {"step": found.journal.step, "state": found.state, "differs": list(found.differs)} if found else {}
-        shown |= {"how": how} if how else {}
-        emit_change(
-            "canary recover", config, {"recovered": False, "left_over": found is not None, **shown}, write=False
-        )
-        return
     if found is None:
+        return _left_over(None, state.config)
+    error = CheckFailed(f"{state.config}: a canary was left over: {state.command}")
+    return _left_over(found, state.config, state.how(found.journal, held=False), error)
+
+
+def _emit_recovered(done: RolledBack | None, config: Path) -> None:
+    if done is None:
         emit_folded(f"Nothing to recover beside {config}.")
         return
-    journal = found.journal
-    emit_folded(f"A canary of {journal.started} ended in step {journal.step!r}. {config} {STATES[found.state]}.")
-    if how:
-        emit_folded(f"It {how}.")
-    if found.differs:
-        emit_folded(f"It was edited in {', '.join(found.differs)}.")
-    if found.restarts:
-        emit_folded(f"The gateway would be restarted: {journal.restart}")
+    for note in done.notes:
+        emit_folded(f"note: {note}")
+    what = "put back" if done.wrote else "was not switched any more"
+    again = "; the gateway was restarted" if done.restarted else ""
+    emit_folded(f"Recovered: {config} {what}{again}.")
+
+
+def _left_over(found: Found | None, config: Path, how: str | None = None, error: CheckFailed | None = None) -> Result:
+    """Return what a canary left, and ``how`` it ended."""
+    shown = {"step": found.journal.step, "state": found.state, "differs": list(found.differs)} if found else {}
+    receipt = {"recovered": False, "left_over": found is not None, **shown, **({"how": how} if how else {})}
+
+    def show(_: object) -> None:
+        if found is None:
+            _emit_recovered(None, config)
+            return
+        journal = found.journal
+        emit_folded(f"A canary of {journal.started} ended in step {journal.step!r}. {config} {STATES[found.state]}.")
+        if how:
+            emit_folded(f"It {how}.")
+        if found.differs:
+            emit_folded(f"It was edited in {', '.join(found.differs)}.")
+        if found.restarts:
+            emit_folded(f"The gateway would be restarted: {journal.restart}")
+
+    return changed("canary recover", config, receipt, show, write=False, due=False, error=error)
 
 
 def watch(
@@ -401,8 +402,7 @@ def watch(
     write: Annotated[
         bool, typer.Option("--write", help="Downgrade on an alarm. [default: print the command that does]")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Watch a live engine: Stage C of the rollout.
 
     Follows the gateway's log and the receipts of memory_recall, for weeks. Tests error rate, latency and repeat rate
@@ -481,13 +481,13 @@ def watch(
     else:
         announce("without --write nothing is switched: an alarm ends the watch, and prints the command that switches")
     receipt = run_watch(plan, tell=announce, draw=lambda one: _draw(write_page, one, out))
-    if as_json:
-        emit_json({name: value for name, value in receipt.items() if name != "windows"})
-    else:
-        _emit_watch(receipt, out)
-    if receipt["alarm"]:
+    return Result(
+        receipt,
+        lambda receipt: _emit_watch(receipt, out),
+        lambda receipt: {name: value for name, value in receipt.items() if name != "windows"},
         # The output says why.
-        raise typer.Exit(CheckFailed.exit_code)
+        error=typer.Exit(CheckFailed.exit_code) if receipt["alarm"] else None,
+    )
 
 
 def _expects_receipts(value: Mapping[str, Any]) -> bool:

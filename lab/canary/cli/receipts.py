@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.output import Json, announce, emit, emit_folded, emit_hanging, emit_json, emit_table
+from lab.cli.results import Result
+
+if TYPE_CHECKING:
+    from lab.canary.audit.audit import LastReceipt
 
 SHOWN = 20
 # The figures of the stage-b policy: their names in policies, a description, and the name of the denominator.
@@ -118,8 +122,7 @@ def show(
         ),
     ],
     last: Annotated[int, typer.Option(min=1, help="Number of recalls to print, the latest last.")] = 1,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Print the last recall receipts of a log, each on one screen.
 
     Each injected item has the decision that selected it; each must memory that lost its place has the reason. At most
@@ -129,17 +132,17 @@ def show(
     from lab.canary.audit.audit import last_receipts
     from lab.systems.openclaw.recall.screen import receipt_screen
 
-    shown = last_receipts(log, last)
-    if as_json:
-        emit_json({"receipts": [recall._asdict() for recall in shown]})
-        return
-    for at, recall in enumerate(shown):
-        if at:
-            emit()
-        again = f" and {recall.again}, because the host called the engine twice in this turn" if recall.again else ""
-        emit(f"{log}:{recall.line}{again}")
-        for line in receipt_screen(recall.receipt):
-            emit_hanging(line)
+    def show(recalls: list[LastReceipt]) -> None:
+        for at, recall in enumerate(recalls):
+            if at:
+                emit()
+            twice = ", because the host called the engine twice in this turn"
+            emit(f"{log}:{recall.line}" + (f" and {recall.again}{twice}" if recall.again else ""))
+            for line in receipt_screen(recall.receipt):
+                emit_hanging(line)
+
+    found = last_receipts(log, last)
+    return Result(found, show, lambda recalls: {"receipts": [recall._asdict() for recall in recalls]})
 
 
 def _show(result: dict[str, Any], out: Path | None) -> None:

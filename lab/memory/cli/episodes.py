@@ -15,7 +15,8 @@ from lab.base.formatting import counted, shortened
 from lab.base.set_registry import is_shipped, recordings_at, shown_path
 from lab.cli import completion, options
 from lab.cli.options import Write, in_utc
-from lab.cli.output import Json, counting, emit, emit_change, emit_folded, emit_json, emit_table, emit_unless_written
+from lab.cli.output import Json, counting, emit, emit_folded, emit_json, emit_table
+from lab.cli.results import Result, changed
 from lab.memory.cli.ledger_read import Profile, is_upstream
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ def ingest(
         ),
     ] = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Insert turns, tool calls and results as events, each once.
 
     Secrets, e-mail addresses and telephone numbers are replaced before anything is written. To finish a killed run, run
@@ -98,24 +98,23 @@ def ingest(
             announce=counting("event"),
         )
         receipts.append({"recording": str(recording), **done.receipt()})
-    if as_json:
-        emit_change("memory episodes ingest", ledger, {"ingests": receipts}, write=write)
-        return
-    for receipt in receipts:
-        verb = "inserted" if write else "to insert"
-        before = f"{receipt['ingested_before']:,} ingested before"
-        emit(f"{shown_path(receipt['recording'])}: {counted(receipt['inserted'], 'event')} {verb}, {before}.")
-        if receipt["inserted"]:
-            emit_folded(f"By type: {_counts(receipt['by_type'])}")
-        if receipt["payloads_dropped"]:
-            emit_folded(
-                f"Kept as a summary alone, because they look like output of a tool: {receipt['payloads_dropped']:,}."
-            )
-        if receipt["malformed"]:
-            emit_folded(f"Malformed lines, skipped: {_counts(receipt['malformed'])}")
-        if receipt["without_time"]:
-            emit_folded(f"Without a time, so given the time of this run: {receipt['without_time']:,}.")
-    emit_unless_written(write)
+
+    def show(found: dict[str, Any]) -> None:
+        for receipt in found["ingests"]:
+            verb = "inserted" if write else "to insert"
+            before = f"{receipt['ingested_before']:,} ingested before"
+            emit(f"{shown_path(receipt['recording'])}: {counted(receipt['inserted'], 'event')} {verb}, {before}.")
+            if receipt["inserted"]:
+                emit_folded(f"By type: {_counts(receipt['by_type'])}")
+            if receipt["payloads_dropped"]:
+                dropped = f"{receipt['payloads_dropped']:,}"
+                emit_folded(f"Kept as a summary alone, because they look like output of a tool: {dropped}.")
+            if receipt["malformed"]:
+                emit_folded(f"Malformed lines, skipped: {_counts(receipt['malformed'])}")
+            if receipt["without_time"]:
+                emit_folded(f"Without a time, so given the time of this run: {receipt['without_time']:,}.")
+
+    return changed("memory episodes ingest", ledger, {"ingests": receipts}, show, write=write)
 
 
 def embed(
@@ -123,8 +122,7 @@ def embed(
     embedder: options.Embedder = DEFAULT_MODEL,
     scope: Scope = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Embed events, so that they can be searched by meaning.
 
     Events whose text and model did not change are skipped. To finish a killed run, run the same command again.
@@ -133,14 +131,14 @@ def embed(
 
     now, progress = datetime.now(UTC), counting("event")
     receipt = run(ledger, _vectors(embedder), now=now, scope=scope, write=write, announce=progress).receipt()
-    if as_json:
-        emit_change("memory episodes embed", ledger, receipt, write=write)
-        return
-    verb = "embedded" if write else "to embed"
-    emit_folded(
-        f"{counted(receipt['embedded'], 'event')} {verb} by {receipt['model']}, {receipt['unchanged']:,} unchanged."
-    )
-    emit_unless_written(write)
+
+    def show(receipt: dict[str, Any]) -> None:
+        verb = "embedded" if write else "to embed"
+        emit_folded(
+            f"{counted(receipt['embedded'], 'event')} {verb} by {receipt['model']}, {receipt['unchanged']:,} unchanged."
+        )
+
+    return changed("memory episodes embed", ledger, receipt, show, write=write)
 
 
 def search(
@@ -207,8 +205,7 @@ def replay(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The id of a session.")],
     ledger: Ledger,
     limit: Annotated[int, typer.Option(min=1, max=MOST_REPLAYED, help="Maximum number of events.")] = 200,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show the events of a session in order.
 
     The table shortens the summaries; --json prints the payload of each event, with all the text that was kept.
@@ -224,12 +221,17 @@ def replay(
         raise UnusableInput(
             f"{ledger}: has no session {session!r}; lab memory episodes search shows the ids of sessions"
         )
-    if as_json:
-        emit_json({"session_id": session, "more": more, "events": [_event(event) for event in events]})
-    else:
+
+    def show(events: list[Event]) -> None:
         _emit_events(events)
         if more:
             emit(f"Only the first {counted(limit, 'event')}; --limit shows more.")
+
+    return Result(
+        events,
+        show,
+        lambda events: {"session_id": session, "more": more, "events": [_event(event) for event in events]},
+    )
 
 
 def expire(
@@ -241,8 +243,7 @@ def expire(
     scope: Scope = None,
     at: At = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Remove events that are past the retention period of their type.
 
     The periods are 60 days for what users say, 90 for assistants, 30 for tool calls and results, 90 for alerts;
@@ -252,14 +253,14 @@ def expire(
 
     now = at.replace(tzinfo=UTC) if at else datetime.now(UTC)
     receipt = run(ledger, days=_days(days or []), scope=scope, write=write, now=now)
-    if as_json:
-        emit_change("memory episodes expire", ledger, receipt, write=write)
-        return
-    removed = {kind: count for kind, count in receipt["by_type"].items() if count}
-    emit_folded(f"{counted(receipt['removed'], 'event')} {'removed' if write else 'to remove'}.")
-    if removed:
-        emit_folded(f"By type: {_counts(removed)}")
-    emit_unless_written(write)
+
+    def show(receipt: dict[str, Any]) -> None:
+        removed = {kind: count for kind, count in receipt["by_type"].items() if count}
+        emit_folded(f"{counted(receipt['removed'], 'event')} {'removed' if write else 'to remove'}.")
+        if removed:
+            emit_folded(f"By type: {_counts(removed)}")
+
+    return changed("memory episodes expire", ledger, receipt, show, write=write)
 
 
 def _days(given: list[str]) -> dict[str, int | None]:

@@ -13,16 +13,8 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
-from lab.cli.output import (
-    Json,
-    announce_folded,
-    emit,
-    emit_change,
-    emit_folded,
-    emit_json,
-    emit_table,
-    emit_unless_written,
-)
+from lab.cli.output import announce_folded, emit, emit_folded, emit_table
+from lab.cli.results import Result, changed
 from lab.memory.cli.ledger_read import Profile, is_upstream
 
 if TYPE_CHECKING:
@@ -73,8 +65,7 @@ def current(
     ledger: Ledger = None,
     root: Root = HERE,
     profile: Profile = "seed",
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show the facts of a subject that hold now, or at a given time.
 
     Facts whose sources changed, vanished or are quarantined are left out.
@@ -82,29 +73,29 @@ def current(
     from lab.memory.facts.model import SCHEMA, fact_json
 
     reference, time, found = _current(facts, subject, as_of, include_stale, ledger, root, profile)
-    if as_json:
-        emit_json(
-            {
-                "kind": "openclaw-mem.graph.fact.current.v0",
-                "schema": SCHEMA,
-                "subject": reference,
-                "as_of": time,
-                "include_stale": include_stale,
-                "count": len(found.facts),
-                "facts": [fact_json(fact, status) for fact, status in found.facts],
-                "excluded": [
-                    {"fact_id": one.fact, "reason": one.reason, "status": one.status} for one in found.excluded
-                ],
-            }
-        )
-        return
-    _emit_facts(found.facts)
-    emit(f"{counted(len(found.facts), 'fact')} of {reference} as of {time}.")
-    reasons = sorted({one.reason for one in found.excluded})
-    if reasons:
-        counts = [f"{reason} {sum(one.reason == reason for one in found.excluded)}" for reason in reasons]
-        emit(f"Left out: {', '.join(counts)}.")
-    _emit_unchecked((fact for fact, _ in found.facts), ledger)
+
+    def show(_: object) -> None:
+        _emit_facts(found.facts)
+        emit(f"{counted(len(found.facts), 'fact')} of {reference} as of {time}.")
+        reasons = sorted({one.reason for one in found.excluded})
+        if reasons:
+            counts = [f"{reason} {sum(one.reason == reason for one in found.excluded)}" for reason in reasons]
+            emit(f"Left out: {', '.join(counts)}.")
+        _emit_unchecked((fact for fact, _ in found.facts), ledger)
+
+    return Result(
+        {
+            "kind": "openclaw-mem.graph.fact.current.v0",
+            "schema": SCHEMA,
+            "subject": reference,
+            "as_of": time,
+            "include_stale": include_stale,
+            "count": len(found.facts),
+            "facts": [fact_json(fact, status) for fact, status in found.facts],
+            "excluded": [{"fact_id": one.fact, "reason": one.reason, "status": one.status} for one in found.excluded],
+        },
+        show,
+    )
 
 
 def timeline(
@@ -113,8 +104,7 @@ def timeline(
     predicate: Annotated[str | None, typer.Option(help="Only facts with this predicate.")] = None,
     ledger: Ledger = None,
     root: Root = HERE,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show the history of a subject: all its facts.
 
     Facts are ordered by predicate, then by start.
@@ -128,26 +118,26 @@ def timeline(
     places = Sources(ledger, root)
     places.resolve(source for fact in events for source in fact.sources)
     shown = [(fact, status_of(fact, places)) for fact in events]
-    if as_json:
-        emit_json(
-            {
-                "kind": "openclaw-mem.graph.fact.timeline.v0",
-                "schema": SCHEMA,
-                "subject": reference,
-                "predicate": named,
-                "count": len(shown),
-                "events": [fact_json(fact, status) for fact, status in shown],
-            }
-        )
-        return
-    _emit_facts(shown)
-    emit(f"{counted(len(shown), 'fact')} of {reference}.")
-    _emit_unchecked(events, ledger)
+
+    def show(_: object) -> None:
+        _emit_facts(shown)
+        emit(f"{counted(len(shown), 'fact')} of {reference}.")
+        _emit_unchecked(events, ledger)
+
+    return Result(
+        {
+            "kind": "openclaw-mem.graph.fact.timeline.v0",
+            "schema": SCHEMA,
+            "subject": reference,
+            "predicate": named,
+            "count": len(shown),
+            "events": [fact_json(fact, status) for fact, status in shown],
+        },
+        show,
+    )
 
 
-def lint(
-    facts: Facts, ledger: Ledger = None, root: Root = HERE, profile: Profile = "seed", as_json: Json = False
-) -> None:
+def lint(facts: Facts, ledger: Ledger = None, root: Root = HERE, profile: Profile = "seed") -> Result:
     """Check all facts: shape, evidence, supersession and conflicts.
 
     The exit code is 1 if there is an error. A source that changed since the assertion is a warning.
@@ -160,23 +150,20 @@ def lint(
     view = View(read(facts).records)
     issues = run(view, Sources(ledger, root), upstream=is_upstream(profile))
     result = receipt(view, issues)
-    if as_json:
-        emit_json(result)
-    else:
+    errors, warnings = (counted(result["counts"][f"{kind}s"], kind) for kind in ("error", "warning"))
+
+    def show(_: object) -> None:
         if issues:
             emit_table(
                 ["fact", "", "code", "that is"],
                 [[one.fact, one.severity, one.code, CODES[one.code]] for one in issues],
                 left=4,
             )
-        counts = result["counts"]
-        errors, warnings = counted(counts["errors"], "error"), counted(counts["warnings"], "warning")
         emit(f"{counted(len(view), 'fact')}: {errors}, {warnings}.")
         _emit_unchecked(view, ledger)
-    if not result["ok"]:
-        raise CheckFailed(
-            f"{facts}: {counted(result['counts']['errors'], 'error')}; lab memory facts lint --json has details"
-        )
+
+    error = None if result["ok"] else CheckFailed(f"{facts}: {errors}; lab memory facts lint --json has details")
+    return Result(result, show, error=error)
 
 
 def pack(
@@ -189,8 +176,7 @@ def pack(
     ledger: Ledger = None,
     root: Root = HERE,
     profile: Profile = "seed",
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Pack the current facts of a subject into a cited text.
 
     The highest confidence comes first. The first fact is always there, even if it alone exceeds the budget.
@@ -199,10 +185,7 @@ def pack(
 
     reference, time, found = _current(facts, subject, as_of, include_stale, ledger, root, profile)
     packed = run(reference, found, as_of=time, budget=budget, most=most, upstream=is_upstream(profile))
-    if as_json:
-        emit_json(packed)
-    else:
-        emit(packed["bundle_text"].rstrip("\n"))
+    return Result(packed, lambda packed: emit(packed["bundle_text"].rstrip("\n")))
 
 
 def _current(
@@ -302,8 +285,7 @@ def assert_(
     ledger: Ledger = None,
     root: Root = HERE,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Assert a fact with its evidence.
 
     Every source must exist and must not be quarantined. A subject has one status, configured_as, source_of_truth and
@@ -317,20 +299,21 @@ def assert_(
         subject, predicate, value, since, sources or (), assertion, kind, until, confidence, supersedes or (), label
     )
     done = assert_facts(facts, [claim], Sources(ledger, root), now=datetime.now(UTC), by=by, write=write)
-    if as_json:
-        emit_change("memory facts assert", facts, done.receipt(), write=write)
-        return
-    if done.renewed:
-        emit_folded(f"{done.renewed[0]} was asserted before; it is renewed, with its sources as they are now.")
-    elif done.retracted:
-        emit_folded(f"{done.retracted[0]} was retracted and stays so; to assert it again, give another --assertion.")
-        return
-    elif done.before:
-        emit(f"{done.before[0]} was asserted before; nothing changes.")
-        return
-    if done.facts:
-        _emit_asserted(done.facts[0])
-    emit_unless_written(write)
+
+    stays = not done.renewed and bool(done.retracted or done.before)
+
+    def show(_: object) -> None:
+        if done.renewed:
+            emit_folded(f"{done.renewed[0]} was asserted before; it is renewed, with its sources as they are now.")
+        elif done.retracted:
+            again = "to assert it again, give another --assertion"
+            emit_folded(f"{done.retracted[0]} was retracted and stays so; {again}.")
+        elif done.before:
+            emit(f"{done.before[0]} was asserted before; nothing changes.")
+        if done.facts and not stays:
+            _emit_asserted(done.facts[0])
+
+    return changed("memory facts assert", facts, done.receipt(), show, write=write, due=not stays)
 
 
 def _emit_asserted(fact: Fact) -> None:
@@ -351,8 +334,7 @@ def import_(
     ledger: Ledger = None,
     root: Root = HERE,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Assert many facts, such as reviewed proposals.
 
     If one is refused, none is written. Facts that are already in the file are renewed if their sources have changed,
@@ -362,14 +344,14 @@ def import_(
     from lab.memory.facts.sources import Sources
 
     done = assert_facts(facts, claims_in(claims), Sources(ledger, root), now=datetime.now(UTC), by=by, write=write)
-    if as_json:
-        emit_change("memory facts import", facts, done.receipt(), write=write)
-        return
-    renewed = f", of which {len(done.renewed)} renewed" if done.renewed else ""
-    renewed += f"; {len(done.retracted)} were retracted and stay so" if done.retracted else ""
-    asserted = "asserted" if write else "to assert"
-    emit(f"{counted(len(done.facts), 'fact')} {asserted}, {len(done.before)} before{renewed}.")
-    emit_unless_written(write)
+
+    def show(_: object) -> None:
+        renewed = f", of which {len(done.renewed)} renewed" if done.renewed else ""
+        renewed += f"; {len(done.retracted)} were retracted and stay so" if done.retracted else ""
+        asserted = "asserted" if write else "to assert"
+        emit(f"{counted(len(done.facts), 'fact')} {asserted}, {len(done.before)} before{renewed}.")
+
+    return changed("memory facts import", facts, done.receipt(), show, write=write)
 
 
 def invalidate(
@@ -383,8 +365,7 @@ def invalidate(
     ledger: Ledger = None,
     root: Root = HERE,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """End a fact that has no successor, or retract it.
 
     Its assertion stays in the file.
@@ -406,13 +387,13 @@ def invalidate(
         by=by,
         write=write,
     )
-    if as_json:
-        emit_change("memory facts invalidate", facts, receipt, write=write)
-        return
-    emit(f"{fact}: {receipt['status']}" + ("." if retract else f" at {receipt['at']}."))
-    if receipt["restored"]:
-        emit_folded(f"Nothing supersedes {', '.join(receipt['restored'])} any more.")
-    emit_unless_written(write)
+
+    def show(receipt: dict[str, Any]) -> None:
+        emit(f"{fact}: {receipt['status']}" + ("." if retract else f" at {receipt['at']}."))
+        if receipt["restored"]:
+            emit_folded(f"Nothing supersedes {', '.join(receipt['restored'])} any more.")
+
+    return changed("memory facts invalidate", facts, receipt, show, write=write)
 
 
 def propose(
@@ -422,8 +403,7 @@ def propose(
         Path | None, typer.Option(metavar="FILE", help="Measure against these triples (JSON Lines) instead.")
     ] = None,
     most: Annotated[int, typer.Option("--max-proposals", min=1, help="Maximum number of proposals per text.")] = 20,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Propose facts from the triples in a text.
 
     A triple is a line such as "entity:gateway uses lancedb". Proposals are for review and are never written. With
@@ -434,20 +414,19 @@ def propose(
     from lab.memory.facts.asserting import propose as run
 
     if golden is not None:
-        result = measure(text, golden, most=most)
-        if as_json:
-            emit_json(result)
-        else:
-            counts = result["counts"]
-            emit(
-                f"{counts['proposed']} proposed, {counts['golden']} expected, {counts['truePositive']} both: "
-                f"precision {result['precision']:.2f}, recall {result['recall']:.2f}."
-            )
-        return
-    result = run(read_text(text), sources or (), most=most)
-    if as_json:
-        emit_json(result)
-        return
+        return Result(measure(text, golden, most=most), _show_measured)
+    return Result(run(read_text(text), sources or (), most=most), _show_proposed)
+
+
+def _show_measured(result: dict[str, Any]) -> None:
+    counts = result["counts"]
+    emit(
+        f"{counts['proposed']} proposed, {counts['golden']} expected, {counts['truePositive']} both: "
+        f"precision {result['precision']:.2f}, recall {result['recall']:.2f}."
+    )
+
+
+def _show_proposed(result: dict[str, Any]) -> None:
     if result["proposals"]:
         emit_table(
             ["subject", "predicate", "type", "object"],
@@ -460,7 +439,7 @@ def propose(
     emit(f"{counted(result['proposal_count'], 'proposal')} to review. Nothing was written.")
 
 
-def rebuild(facts: Facts, write: Write = False, as_json: Json = False) -> None:
+def rebuild(facts: Facts, write: Write = False) -> Result:
     """Compare the view with the assertions, and rebuild it.
 
     The view has the name of FACTS with .view before the extension. It is for other programs: the lab itself reads the
@@ -469,17 +448,17 @@ def rebuild(facts: Facts, write: Write = False, as_json: Json = False) -> None:
     from lab.memory.facts.store import rebuild as run
 
     receipt = run(facts, write=write)
-    if as_json:
-        emit_change("memory facts rebuild", Path(receipt["view"]), receipt, write=write)
-        return
+    due = receipt["status"] != "same"
+    return changed("memory facts rebuild", Path(receipt["view"]), receipt, _show_view, write=write, due=due)
+
+
+def _show_view(receipt: dict[str, Any]) -> None:
     said = {"same": "is what the assertions give", "differs": "differs from the assertions", "missing": "is missing"}
     emit(f"{receipt['view']} {said[receipt['status']]} ({counted(receipt['count'], 'fact')}).")
     if receipt["cut_bytes"]:
         emit_folded(f"Bytes of an incomplete last line, which the next assertion replaces: {receipt['cut_bytes']}.")
     if receipt["writes_performed"]:
         emit("It was rebuilt.")
-    else:
-        emit_unless_written(receipt["status"] == "same")
 
 
 def _times(fact: Fact) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
-from lab.cli.output import Json, announce_folded, emit_change, emit_folded, emit_hanging, emit_json, emit_unless_written
+from lab.cli.output import announce_folded, emit_folded, emit_hanging
+from lab.cli.results import Result, changed
 from lab.memory.cli.facts import HERE, folder
 
 if TYPE_CHECKING:
     from lab.memory.graph.build import Graph
+    from lab.memory.graph.search import Reached
 
 Ledger = Annotated[Path | None, typer.Option(help="A ledger. The graph is made from its observations.")]
 Facts = Annotated[Path | None, typer.Option(help="A file of assertions. Only facts that hold now are used.")]
@@ -49,8 +51,7 @@ def show(
     exported: Exported = None,
     depth: Annotated[int, typer.Option(min=1, max=6, help="Maximum number of edges from NAME.")] = 2,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of entities.")] = 20,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show the entities around one, nearest first, with evidence.
 
     NAME may be a text: the search starts from all entities that it names.
@@ -61,13 +62,17 @@ def show(
     graph = _graph(ledger, facts, root, exported)
     starts = _named(graph, name)
     found = neighbourhood(graph, starts, depth=depth, limit=limit)
-    if as_json:
+
+    def text(found: list[Reached]) -> None:
+        for one in found:
+            emit_hanging(described(start_of(one), one.path))
+        emit_folded(f"{counted(len(found), 'entity')} around {', '.join(starts)}.")
+
+    def json(found: list[Reached]) -> dict[str, Any]:
         near = [{"entity": one.entity, "path": [edge_json(edge) for edge in one.path]} for one in found]
-        emit_json({"starts": starts, "near": near})
-        return
-    for one in found:
-        emit_hanging(described(start_of(one), one.path))
-    emit_folded(f"{counted(len(found), 'entity')} around {', '.join(starts)}.")
+        return {"starts": starts, "near": near}
+
+    return Result(found, text, json)
 
 
 def path(
@@ -77,8 +82,7 @@ def path(
     facts: Facts = None,
     root: Root = HERE,
     exported: Exported = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show a shortest path between two entities.
 
     Each edge lists its evidence. The exit code is 1 if there is no path.
@@ -89,14 +93,16 @@ def path(
     graph = _graph(ledger, facts, root, exported)
     start, end = _named(graph, source)[0], _named(graph, target)[0]
     edges = shortest_path(graph, start, end)
-    if as_json:
-        emit_json({"from": start, "to": end, "path": None if edges is None else [edge_json(edge) for edge in edges]})
-    elif edges is not None:
+    found = {"from": start, "to": end, "path": None if edges is None else [edge_json(edge) for edge in edges]}
+    if edges is None:
+        return Result(found, lambda _: None, error=CheckFailed(f"no path from {start} to {end}"))
+
+    def text(_: object) -> None:
         emit_hanging(described(start, edges))
         for edge in edges:
             emit_hanging(f"  {edge}")
-    if edges is None:
-        raise CheckFailed(f"no path from {start} to {end}")
+
+    return Result(found, text)
 
 
 def export(
@@ -105,8 +111,7 @@ def export(
     facts: Facts = None,
     root: Root = HERE,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Write the graph as JSON: entities, and edges with evidence.
 
     The same ledger and facts give the same bytes. Only a graph is replaced, no other file.
@@ -121,14 +126,14 @@ def export(
         write_atomically(out, data)
     entities = list(graph)
     receipt = {"out": str(out), "entities": len(entities), "edges": len(graph.edges), "bytes": len(data)}
-    if as_json:
-        emit_change("memory graph export", out, {**receipt, "sha256": sha256_bytes(data)}, write=write)
-        return
-    emit_folded(
-        f"{counted(len(entities), 'entity')}, {counted(len(graph.edges), 'edge')}, {counted(len(data), 'byte')} "
-        f"{'written to' if write else 'for'} {out}."
-    )
-    emit_unless_written(write)
+
+    def text(found: dict[str, Any]) -> None:
+        emit_folded(
+            f"{counted(found['entities'], 'entity')}, {counted(found['edges'], 'edge')}, "
+            f"{counted(found['bytes'], 'byte')} {'written to' if write else 'for'} {out}."
+        )
+
+    return changed("memory graph export", out, {**receipt, "sha256": sha256_bytes(data)}, text, write=write)
 
 
 def _graph(ledger: Path | None, facts: Path | None, root: Path, exported: Path | None) -> Graph:

@@ -14,20 +14,8 @@ from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import counted
 from lab.base.progress import Passing
 from lab.cli.options import DryRun, Write, in_utc, require_one
-from lab.cli.output import (
-    SHOWN,
-    Json,
-    announce,
-    announce_folded,
-    counting,
-    emit,
-    emit_change,
-    emit_counts,
-    emit_folded,
-    emit_json,
-    emit_table,
-    emit_unless_written,
-)
+from lab.cli.output import SHOWN, announce, announce_folded, counting, emit, emit_counts, emit_folded, emit_table
+from lab.cli.results import Result, changed
 from lab.memory.cli.ledger_read import Ids, Ledger, Profile, Scope, drift, get, is_upstream, search, timeline
 from lab.memory.cli.memory_options import AllowGateway, Folder, Wait
 
@@ -64,8 +52,7 @@ def capture(
         typer.Option("--archive", metavar="FOLDER", help="Where LOG is rotated to. [default: archive beside LOG]"),
     ] = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Append what tools returned in OpenClaw's sessions to a log.
 
     Each result is appended once, however often the command runs. Secrets are replaced, and summaries cut at 200
@@ -74,18 +61,18 @@ def capture(
     from lab.memory.ledger.archive import capture as run
 
     receipt = run(sessions, log, messages=messages, archive=archived, write=write).receipt()
-    if as_json:
-        emit_change("memory ledger capture", log, receipt, write=write)
-        return
-    emit_folded(
-        f"{counted(receipt['captured'], 'observation')} {'appended to' if write else 'for'} {log}: "
-        f"{counted(receipt['tool_results'], 'tool result')}, {counted(receipt['messages'], 'message')}; "
-        f"{receipt['captured_before']} captured before."
-    )
-    emit(f"Summaries with secrets replaced: {receipt['redacted']}. Cut at 200 characters: {receipt['cut']}.")
-    if receipt["skipped"]:
-        emit_folded(f"Sessions that could not be read: {', '.join(receipt['skipped'])}.")
-    emit_unless_written(write)
+
+    def show(receipt: dict[str, Any]) -> None:
+        emit_folded(
+            f"{counted(receipt['captured'], 'observation')} {'appended to' if write else 'for'} {log}: "
+            f"{counted(receipt['tool_results'], 'tool result')}, {counted(receipt['messages'], 'message')}; "
+            f"{receipt['captured_before']} captured before."
+        )
+        emit(f"Summaries with secrets replaced: {receipt['redacted']}. Cut at 200 characters: {receipt['cut']}.")
+        if receipt["skipped"]:
+            emit_folded(f"Sessions that could not be read: {', '.join(receipt['skipped'])}.")
+
+    return changed("memory ledger capture", log, receipt, show, write=write)
 
 
 def ingest(
@@ -94,8 +81,7 @@ def ingest(
     graded: Annotated[bool, typer.Option("--grade", help="Grade observations that have no importance.")] = False,
     profile: Profile = "seed",
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Insert the observations of logs into a ledger, each line once.
 
     A log is known by its content: one that has grown is read on from where it was left, and one that was rotated or
@@ -120,15 +106,16 @@ def ingest(
             unusable.append(str(error))
         else:
             receipts.append({"log": str(log), **done.receipt()})
-    if as_json and receipts:
-        emit_change("memory ledger ingest", ledger, {"ingests": receipts}, write=write)
-    elif receipts:
-        for receipt in receipts:
+    # A ledger that cannot be used is said once, whatever the number of logs.
+    refusal = UnusableInput("; ".join(dict.fromkeys(unusable))) if unusable else None
+    if refusal and not receipts:
+        raise refusal
+
+    def show(found: dict[str, Any]) -> None:
+        for receipt in found["ingests"]:
             _emit_ingest(receipt)
-        emit_unless_written(write)
-    if unusable:
-        # A ledger that cannot be used is said once, whatever the number of logs.
-        raise UnusableInput("; ".join(dict.fromkeys(unusable)))
+
+    return changed("memory ledger ingest", ledger, {"ingests": receipts}, show, write=write, error=refusal)
 
 
 def _announce_lines(log: Path, lines: int) -> None:
@@ -163,8 +150,7 @@ def grade(
         typer.Option("--benchmark", metavar="FILE", help="Grade judged cases (JSON Lines) instead of a ledger."),
     ] = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Grade observations without an importance by heuristic-v1.
 
     An importance that is there is never changed. With --benchmark, compare the grader with judged cases: exit code 1 if
@@ -172,17 +158,12 @@ def grade(
     """
     from lab.memory.ledger.grading import grade as run
 
-    if (ledger is None) == (cases is None):
+    if cases is not None and ledger is None:
+        return _benchmark(cases)
+    if ledger is None or cases is not None:
         raise UnusableInput("give either a ledger or --benchmark FILE")
-    if cases is not None:
-        _benchmark(cases, as_json)
-        return
-    if ledger is not None:
-        graded = run(ledger, write=write, announce=counting("observation"))
-        receipt = graded.receipt()
-        if as_json:
-            emit_change("memory ledger grade", ledger, receipt, write=write)
-            return
+
+    def show(receipt: dict[str, Any]) -> None:
         emit(
             f"{counted(receipt['graded_filled'], 'observation')} {'graded' if write else 'to grade'}; "
             f"{receipt['skipped_existing']:,} had an importance before."
@@ -194,17 +175,16 @@ def grade(
             ("unreadable", "Left alone, because the detail is not a JSON object"),
             ("changed_meanwhile", "Changed by another program meanwhile, and graded by the next run"),
         )
-        emit_unless_written(write)
+
+    receipt = run(ledger, write=write, announce=counting("observation")).receipt()
+    return changed("memory ledger grade", ledger, receipt, show, write=write)
 
 
-def _benchmark(cases: Path, as_json: bool) -> None:
+def _benchmark(cases: Path) -> Result:
     from lab.memory.ledger.grading import benchmark
 
-    receipt = benchmark(cases)
-    figures, metrics = receipt["benchmark"], receipt["metrics"]
-    if as_json:
-        emit_json(receipt)
-    else:
+    def show(receipt: dict[str, Any]) -> None:
+        figures, metrics = receipt["benchmark"], receipt["metrics"]
         labels = list(figures["confusion_matrix"])
         emit_table(
             ["judged as", *labels],
@@ -215,12 +195,15 @@ def _benchmark(cases: Path, as_json: bool) -> None:
             f"must_remember {_share(metrics['must_remember_precision'])}, of ignore "
             f"{_share(metrics['ignore_precision'])}; scores out of bounds: {figures['out_of_bounds']}."
         )
+
+    receipt, error = benchmark(cases), None
     if receipt["failed"]:
         first = receipt["failed"][0]
-        raise CheckFailed(
+        error = CheckFailed(
             f"{cases}: {counted(len(receipt['failed']), 'case')} not as expected; first: {first['id']} "
             f"(judged {first['expected']}, graded {first['graded']}, score {first['score']})"
         )
+    return Result(receipt, show, error=error)
 
 
 def archive(
@@ -230,8 +213,7 @@ def archive(
         Path | None, typer.Option("--to", metavar="FOLDER", help="Where to. [default: archive beside LOG]")
     ] = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Rotate a log whose every line is ingested.
 
     lab memory ledger get --raw still finds its lines.
@@ -239,15 +221,15 @@ def archive(
     from lab.memory.ledger.archive import archive as run
 
     receipt = run(ledger, log, folder=to, write=write)
-    if as_json:
-        emit_change("memory ledger archive", log, receipt, write=write)
-        return
-    moved = "is now" if receipt["written"] else "would become"
-    size = f"{counted(receipt['lines'], 'line')}, {counted(receipt['bytes'], 'byte')}"
-    emit(f"{log} ({size}) {moved} {receipt['archived']}")
-    if receipt["bytes_to_ingest"]:
-        emit_folded(f"Bytes appended meanwhile: {receipt['bytes_to_ingest']:,}. Ingest the archived log again.")
-    emit_unless_written(receipt["written"])
+
+    def show(receipt: dict[str, Any]) -> None:
+        moved = "is now" if receipt["written"] else "would become"
+        size = f"{counted(receipt['lines'], 'line')}, {counted(receipt['bytes'], 'byte')}"
+        emit(f"{log} ({size}) {moved} {receipt['archived']}")
+        if receipt["bytes_to_ingest"]:
+            emit_folded(f"Bytes appended meanwhile: {receipt['bytes_to_ingest']:,}. Ingest the archived log again.")
+
+    return changed("memory ledger archive", log, receipt, show, write=write)
 
 
 def _labels(receipt: dict[str, Any]) -> str:
@@ -268,8 +250,7 @@ def lifecycle(
     actor: Annotated[str, typer.Option(help="Name of the person or program that does it.")] = "operator",
     at: At = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Archive observations softly, or revive them.
 
     A soft-archived observation is not found by searches and is never deleted. States change only along the allowed
@@ -278,22 +259,23 @@ def lifecycle(
     from lab.memory.ledger.use import move
 
     done = move(ledger, ids, to, reason=reason, actor=actor, write=write, now=at)
-    if as_json:
-        receipt = {"transitions": done.receipts, "changed_meanwhile": done.changed_meanwhile}
-        emit_change("memory ledger lifecycle", ledger, receipt, write=write)
-    else:
+
+    def show(receipt: dict[str, Any]) -> None:
         emit_table(
             ["observation", "from", "to", "changed"],
             [
                 [one["observation_id"], one["from"], one["to"], "yes" if one["changed"] else "no"]
-                for one in done.receipts
+                for one in receipt["transitions"]
             ],
             left=4,
         )
-        emit_unless_written(write)
+
+    error = None
     if done.changed_meanwhile:
         ids_ = ", ".join(map(str, done.changed_meanwhile))
-        raise CannotMeasure(f"{ledger}: another program changed {ids_} meanwhile; run the command again")
+        error = CannotMeasure(f"{ledger}: another program changed {ids_} meanwhile; run the command again")
+    receipt = {"transitions": done.receipts, "changed_meanwhile": done.changed_meanwhile}
+    return changed("memory ledger lifecycle", ledger, receipt, show, write=write, error=error)
 
 
 def used(
@@ -304,8 +286,7 @@ def used(
     ] = False,
     at: At = None,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Record that observations were part of a context.
 
     Sets last_used_at and counts the use, which delays decay; with --retrieved only last_retrieved_at. State and trust
@@ -316,14 +297,14 @@ def used(
     if len(set(ids)) > MOST_REFS:
         raise UnusableInput(f"{len(set(ids))} observations at once; one context cites at most {MOST_REFS}")
     receipt = use(ledger, [f"obs:{number}" for number in ids], included=not retrieved, write=write, now=at)
-    if as_json:
-        emit_change("memory ledger used", ledger, receipt, write=write)
-    else:
+
+    def show(receipt: dict[str, Any]) -> None:
         refreshed, missing = (receipt["selection"][f"{name}_record_refs"] for name in ("refreshed", "missing"))
         emit(f"{counted(len(refreshed), 'observation')} {'refreshed' if write else 'to refresh'}.")
         if missing:
             emit_folded(f"Not in the ledger: {', '.join(missing)}.")
-        emit_unless_written(write)
+
+    return changed("memory ledger used", ledger, receipt, show, write=write)
 
 
 def decay(
@@ -337,8 +318,7 @@ def decay(
     at: At = None,
     profile: Annotated[str, typer.Option(help="seed, or upstream to recommend as the public sidecar does.")] = "seed",
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Archive observations softly that were not used for long.
 
     P0 is never archived, P1 after 90 days without use, P2 after 30. P0 is must_remember, or what lifecycle.priority
@@ -358,30 +338,29 @@ def decay(
         now=at,
         announce=counting("observation"),
     )
-    receipt = done.receipt()
-    if as_json:
-        items = [
-            {"recordRef": f"obs:{one.row.id}", "priority": one.priority, "unused_days": one.days}
-            | {"last_used_at": one.last_used_at}
-            for one in done.unused
-        ]
-        emit_change("memory ledger decay", ledger, {**receipt, "items": items}, write=write)
-        return
-    _emit_decay(receipt, write)
-    if done.unused:
-        emit_table(
-            ["observation", "priority", "kind", "days without use"],
-            [[one.row.id, one.priority, one.row.kind or "-", one.days] for one in done.unused[:SHOWN]],
-            left=3,
-        )
-    if len(done.unused) > SHOWN:
-        emit(f"… and {len(done.unused) - SHOWN} more; --json lists all.")
-    emit_unless_written(write)
+    items = [
+        {"recordRef": f"obs:{one.row.id}", "priority": one.priority, "unused_days": one.days}
+        | {"last_used_at": one.last_used_at}
+        for one in done.unused
+    ]
+
+    def show(receipt: dict[str, Any]) -> None:
+        _emit_decay(receipt)
+        if done.unused:
+            emit_table(
+                ["observation", "priority", "kind", "days without use"],
+                [[one.row.id, one.priority, one.row.kind or "-", one.days] for one in done.unused[:SHOWN]],
+                left=3,
+            )
+        if len(done.unused) > SHOWN:
+            emit(f"… and {len(done.unused) - SHOWN} more; --json lists all.")
+
+    return changed("memory ledger decay", ledger, {**done.receipt(), "items": items}, show, write=write)
 
 
-def _emit_decay(receipt: dict[str, Any], write: bool) -> None:
+def _emit_decay(receipt: dict[str, Any]) -> None:
     emit_folded(
-        f"{counted(receipt['count'], 'observation')} {'archived' if write else 'to archive'}; "
+        f"{counted(receipt['count'], 'observation')} {'archived' if receipt['written'] else 'to archive'}; "
         f"P0, which is never archived: {receipt['protected_p0']}."
     )
     for name in ("priority", "importance", "trust"):
@@ -421,8 +400,7 @@ def writeback(
         Path | None, typer.Option("--receipt", metavar="FILE", help="Write the receipt to FILE, as JSON.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing unless a memory was updated.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Write the grades of a ledger to the engine's table.
 
     Importance, label, scope, category and trust are filled where the table has none. In profile seed a label unknown
@@ -447,13 +425,10 @@ def writeback(
     if receipt_file is not None:
         write_atomically(receipt_file, dump_json(receipt))
     if quiet and not done.updated:
-        return
+        raise typer.Exit
     for note in done.notes:
         announce_folded(note)
-    if as_json:
-        emit_change("memory ledger writeback", store, receipt, write=write)
-    else:
-        _emit_writeback(receipt)
+    return changed("memory ledger writeback", store, receipt, _emit_writeback, write=write)
 
 
 def _emit_writeback(receipt: dict[str, Any]) -> None:
@@ -479,4 +454,3 @@ def _emit_writeback(receipt: dict[str, Any]) -> None:
         emit_folded(f"Not in the table: {', '.join(receipt['missingIds'][:MISSING_SHOWN])}{more}")
     unknown = receipt["unknown"]
     emit(f"Memories labelled unknown: {unknown['before']} before, {unknown['after']} after.")
-    emit_unless_written(not receipt["dryRun"])

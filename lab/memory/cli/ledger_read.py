@@ -14,14 +14,16 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted, shortened
 from lab.cli.options import in_utc
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import emit, emit_folded, emit_table
+from lab.cli.results import Result
 from lab.recordings.model import LABELS, TIER_OF, UNKNOWN
 from lab.report.tables import folded
 
 if TYPE_CHECKING:
     from lab.memory.ledger.archive import Pointer
-    from lab.memory.ledger.drift import Part
+    from lab.memory.ledger.drift import Drift, Part
     from lab.memory.ledger.ledger import Observation
+    from lab.memory.ledger.search import Found
 
 # A fraction of a second, which a table has no room for.
 _FRACTION = re.compile(r"(?<=:\d\d)\.\d+")
@@ -80,8 +82,7 @@ def search(
         ),
     ] = None,
     profile: Profile = "seed",
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Search a ledger by words."""
     from lab.memory.ledger.ledger import open_ledger
     from lab.memory.ledger.search import search as run
@@ -99,18 +100,10 @@ def search(
             composite=by == "composite",
             upstream=is_upstream(profile),
         )
-    if as_json:
-        results = [
-            {
-                **_row(hit.row),
-                "score": hit.score,
-                "lanes": list(hit.lanes),
-                **({"factors": hit.factors._asdict(), "final_score": hit.factors.score} if hit.factors else {}),
-            }
-            for hit in found.hits
-        ]
-        emit_json({"receipt": found.receipt, "retried": found.retried, "results": results})
-        return
+    return Result(found, _show_found, _found_json)
+
+
+def _show_found(found: Found) -> None:
     if found.hits:
         _emit_rows([hit.row for hit in found.hits])
     if found.retried is not None:
@@ -120,12 +113,24 @@ def search(
     emit(f"{counted(len(found.hits), 'result')}. Candidates by kind of search: {hits or 'none'}.")
 
 
+def _found_json(found: Found) -> dict[str, Any]:
+    results = [
+        {
+            **_row(hit.row),
+            "score": hit.score,
+            "lanes": list(hit.lanes),
+            **({"factors": hit.factors._asdict(), "final_score": hit.factors.score} if hit.factors else {}),
+        }
+        for hit in found.hits
+    ]
+    return {"receipt": found.receipt, "retried": found.retried, "results": results}
+
+
 def timeline(
     ledger: Ledger,
     ids: Ids,
     window: Annotated[int, typer.Option(min=0, max=1000, help="Number of ids before and after each.")] = 4,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show what was ingested around observations.
 
     Those that are named are marked with >.
@@ -136,21 +141,19 @@ def timeline(
     around = {near for number in ids for near in range(number - window, number + window + 1)}
     with open_ledger(ledger) as connection:
         rows = rows_of(connection, around)
-    missing = _missing(ids, rows)
-    if as_json:
-        emit_json({"observations": [_row(row) for row in rows]})
-    else:
-        _emit_rows(rows, marked=ids)
-    if missing:
-        raise UnusableInput(missing)
+    return Result(
+        rows,
+        lambda rows: _emit_rows(rows, marked=ids),
+        lambda rows: {"observations": [_row(row) for row in rows]},
+        error=_missing(ids, rows),
+    )
 
 
 def get(
     ledger: Ledger,
     ids: Ids,
     raw: Annotated[bool, typer.Option("--raw", help="Also show the line of the log that each came from.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show observations with all fields and where they came from.
 
     Long fields are folded; --json has them as they are.
@@ -161,12 +164,11 @@ def get(
 
     with open_ledger(ledger) as connection:
         rows = rows_of(connection, ids)
-        missing = _missing(ids, rows)
+        error = _missing(ids, rows)
         pointers = {row.id: pointer(connection, row.id) for row in rows}
     lines = {number: place.read() for number, place in pointers.items() if place and raw}
-    if as_json:
-        emit_json({"observations": [_all_fields(row, pointers[row.id], lines.get(row.id)) for row in rows]})
-    else:
+
+    def show(rows: list[Observation]) -> None:
         for row in rows:
             place = pointers[row.id]
             fields = {**_row(row), "detail": _shown(row.detail)}
@@ -175,8 +177,11 @@ def get(
             for name, value in fields.items():
                 emit(folded(f"{name}: {'-' if value is None else value}", "  ").lstrip(" "))
             emit()
-    if missing:
-        raise UnusableInput(missing)
+
+    def json(rows: list[Observation]) -> dict[str, Any]:
+        return {"observations": [_all_fields(row, pointers[row.id], lines.get(row.id)) for row in rows]}
+
+    return Result(rows, show, json, error=error)
 
 
 def is_upstream(profile: str) -> bool:
@@ -186,14 +191,14 @@ def is_upstream(profile: str) -> bool:
     return profile == "upstream"
 
 
-def _missing(ids: list[int], rows: list[Observation]) -> str:
-    """Return what to say of ids that the ledger lacks, "" if it has all; raise it if it has none."""
+def _missing(ids: list[int], rows: list[Observation]) -> UnusableInput | None:
+    """Return the error of ids that the ledger lacks, None if it has all; raise it if it has none."""
     known = {row.id for row in rows}
     missing = sorted(set(ids) - known)
-    said = f"the ledger has no observation {', '.join(map(str, missing[:5]))}" if missing else ""
+    error = UnusableInput(f"the ledger has no observation {', '.join(map(str, missing[:5]))}")
     if not known & set(ids):
-        raise UnusableInput(said)
-    return said
+        raise error
+    return error if missing else None
 
 
 def _all_fields(row: Observation, place: Pointer | None, line: str | None) -> dict[str, Any]:
@@ -263,8 +268,7 @@ def drift(
         ),
     ] = False,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show the shares of labels by period and scope.
 
     Exit code 1: the newest period exceeds --most-unknown or --most-change.
@@ -275,9 +279,8 @@ def drift(
     found = of(read(path, arm=arm, tool=tool, graded=thresholds), by)
     if page is not None:
         write_page(found, path.name, page)
-    if as_json:
-        emit_json({"path": str(path), **found.describe()})
-    else:
+
+    def show(found: Drift) -> None:
         rows = nouns(found.kind)
         _emit_parts(by, rows, found.periods[-PARTS_SHOWN:], len(found.periods))
         emit()
@@ -294,6 +297,7 @@ def drift(
             )
         if page is not None:
             emit(f"Page: {page}")
+
     failed = []
     newest = found.periods[-1] if found.periods else None
     if newest is not None and most_unknown is not None and newest.share(UNKNOWN) > most_unknown:
@@ -301,8 +305,8 @@ def drift(
     change = found.change
     if newest is not None and change and most_change is not None and change.distance > most_change and change.p < 0.05:
         failed.append(f"{newest.name} differs from before by {change.distance:.3f}, more than {most_change:.3f}")
-    if failed:
-        raise CheckFailed(f"{path}: {'; '.join(failed)}")
+    error = CheckFailed(f"{path}: {'; '.join(failed)}") if failed else None
+    return Result(found, show, lambda found: {"path": str(path), **found.describe()}, error=error)
 
 
 def _emit_parts(name: str, rows: str, parts: Sequence[Part], total: int) -> None:

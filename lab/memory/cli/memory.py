@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.errors import UnusableInput
 from lab.cli.options import Profile, Write
-from lab.cli.output import Json, emit, emit_folded, emit_table
+from lab.cli.output import emit, emit_folded, emit_table
+from lab.cli.results import Result
 from lab.memory.cli import memory_files
 from lab.memory.cli.memory_options import (
     AllowGateway,
@@ -26,11 +27,14 @@ from lab.memory.cli.memory_options import (
     Wait,
     finish,
     opened,
-    print_json,
+    plain,
     text_or_stdin,
     warn,
     with_places,
 )
+
+if TYPE_CHECKING:
+    from lab.systems.openclaw.recall_tool import Recalled
 
 
 def add_to(app: typer.Typer) -> None:
@@ -59,8 +63,7 @@ def store(
     compact_every: CompactEvery = 128,
     wait: Wait = 10.0,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Store one memory.
 
     A folder without a table gets one.
@@ -87,7 +90,7 @@ def store(
         wait=wait,
     ) as session:
         result = memory_store(session.context, text, importance=importance, category=category, scope=scope)
-    finish(result, session, as_json=as_json, change="memory store", write=write)
+    return finish(result, session, change="memory store", write=write)
 
 
 def recall(
@@ -99,8 +102,7 @@ def recall(
     profile: Profile = "seed",
     embedder: EmbedderName = None,
     docs: DocsIndexFile = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Search memories as the agent's tool does.
 
     If there are too few, documents are added from the index of docs-ingest.
@@ -119,13 +121,14 @@ def recall(
         found = agent_recall(query, session.context.config, memories, limit=clamp_limit(limit), scope=scope)
     # The receipt has what the line of the documents says.
     warn(*session.notes, *(line for line in found.log if not line.startswith(f"{NAME}:docsColdLane")))
-    if as_json:
-        print_json(found.details)
-    else:
+
+    def show(found: Recalled) -> None:
         lines = [f"[{row.category}] {preview(row.text)}" for _, row in found.hits]
         emit(with_places(found.text, lines, found.details["memories"]))
         if len(found.hits) > 1:
             emit_folded("Tiers go first: must_remember and nice_to_have, then unknown, then ignore; then the score.")
+
+    return Result(found, show, lambda found: plain(found.details))
 
 
 def forget(
@@ -139,8 +142,7 @@ def forget(
     compact_every: CompactEvery = 128,
     wait: Wait = 10.0,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Delete one memory by its id, or list candidates for a query.
 
     Older versions of the table keep the text for seven days: to remove it from
@@ -172,7 +174,7 @@ def forget(
         result = replace(result, text=result.text + ("\n\nHere memoryId is --id." if query is not None else ""))
     else:
         result = replace(result, text=result.text.replace("Re-run with memoryId", "Run again with --id"))
-    finish(result, session, as_json=as_json, change="memory forget" if memory_id is not None else "", write=write)
+    return finish(result, session, change="memory forget" if memory_id is not None else "", write=write)
 
 
 def list_memories(
@@ -182,8 +184,7 @@ def list_memories(
     limit: Limit = 50,
     config: ConfigFile = None,
     profile: Profile = "seed",
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """List memories, newest first, with secrets replaced."""
     from lab.memory.tools.listing import memory_list
     from lab.systems.openclaw.table.admin import preview
@@ -193,7 +194,7 @@ def list_memories(
     items = result.details["items"]
     lines = [f"[{item['category']}|{item['importance_label']}] {preview(item['text'])}" for item in items]
     result = replace(result, text=with_places(result.text, lines, items))
-    finish(result, session, as_json=as_json)
+    return finish(result, session)
 
 
 def stats(
@@ -202,8 +203,7 @@ def stats(
     category: OnlyCategory = None,
     config: ConfigFile = None,
     profile: Profile = "seed",
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Count memories by scope and category; describe the table."""
     from lab.memory.table.lance_lock import gateway_using, holder
     from lab.memory.tools.listing import memory_stats
@@ -212,14 +212,12 @@ def stats(
         details = memory_stats(session.context, scope=scope, category=category).details
         table = session.require_table().describe() | {"gateway": gateway_using(folder), "writer": holder(folder)}
     warn(*session.notes)
-    if as_json:
-        print_json(details | {"table": table})
-        return
-    _show_stats(details["stats"], table)
+    return Result(details | {"table": table}, _show_stats, plain)
 
 
-def _show_stats(counts: dict[str, Any], table: dict[str, Any]) -> None:
+def _show_stats(details: dict[str, Any]) -> None:
     """Print the statistics as tables."""
+    counts, table = details["stats"], details["table"]
     rows: list[tuple[str, object]] = [("memories", counts["count"])]
     absent = table["missingPluginColumns"]
     by_default = ", for want of a column" if "scope" in absent else ""

@@ -13,7 +13,8 @@ import typer
 from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import DryRun, Profile, Write, require_one
-from lab.cli.output import Json, announce, announce_folded, emit, emit_change, emit_folded, emit_unless_written
+from lab.cli.output import announce, announce_folded, emit, emit_folded
+from lab.cli.results import Result, changed
 from lab.memory.cli.memory_options import (
     AllowGateway,
     CompactEvery,
@@ -32,13 +33,14 @@ from lab.memory.cli.memory_options import (
     named,
     opened,
     plain,
-    print_json,
     require_format,
     require_scope,
     warn,
 )
 
 if TYPE_CHECKING:
+    from lab.base.errors import LabError
+    from lab.memory.tools.context import ToolResult
     from lab.memory.tools.session import Configured, Session
     from lab.systems.openclaw.config.settings import DocsSettings
     from lab.systems.openclaw.docs.lane import DocsLane
@@ -82,8 +84,7 @@ def export(
     raw: Annotated[bool, typer.Option("--no-redact", help="Keep secrets; by default they are replaced.")] = False,
     config: ConfigFile = None,
     profile: Profile = "seed",
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Write memories to a file, oldest first, without vectors.
 
     The same table gives the same bytes. Only its owner can read the file.
@@ -111,7 +112,7 @@ def export(
         left = len(session.context.table.rows()) - result.details["count"]
     if left and scope is None and category is None:
         warn(f"{counted(left, 'memory')} not exported; see --limit")
-    finish(result, session, as_json=as_json)
+    return finish(result, session)
 
 
 def docs_ingest(
@@ -126,8 +127,7 @@ def docs_ingest(
     docs: DocsIndexFile = None,
     despite_gateway: AllowGateway = False,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Update the index of the operator's Markdown documents.
 
     Without a configuration every --root is allowed; with one, only folders
@@ -154,15 +154,16 @@ def docs_ingest(
         closing(_index(file, embedder if write else "none")) as index,
     ):
         result = memory_docs_ingest(context, index, raw)
-    receipt = result.details.get("receipt") or {}
-    if as_json:
-        emit_change("memory docs-ingest", path, plain(result.details), write=write and result.error is None)
-    elif result.error is None and not receipt.get("skipReason"):
-        emit(result.text)
-        emit_unless_written(write)
     roots = session.config.docs.source_roots
     wrong = [f"{name} (no such folder)" for name in roots if not Path(name).expanduser().is_dir()]
-    _raise(result.error, f"{', '.join(wrong or roots)}: {result.text}", receipt)
+    error = _error(result, f"{', '.join(wrong or roots)}: {result.text}")
+
+    def show(_: object) -> None:
+        if not error:
+            emit(result.text)
+
+    did, details = write and result.error is None, plain(result.details)
+    return changed("memory docs-ingest", path, details, show, write=did, due=not error, error=error)
 
 
 def docs_search(
@@ -174,8 +175,7 @@ def docs_search(
     profile: Profile = "seed",
     embedder: EmbedderName = None,
     docs: DocsIndexFile = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Search the documents that docs-ingest indexed."""
     from lab.memory.tools.docs_tools import memory_docs_search
     from lab.memory.tools.session import configured
@@ -192,11 +192,8 @@ def docs_search(
     settings = replace(settings, config=replace(settings.config, docs=wider))
     with closing(DocsLane(wider, _index(path, embedder))) as lane:
         result = memory_docs_search(_bare_context(settings, folder), lane, query, limit=limit, scope=scope)
-    if as_json:
-        print_json(result.details)
-    elif result.error is None:
-        emit(result.text)
-    _raise(result.error, result.text, {})
+    error = _error(result, result.text)
+    return Result(result.details, lambda _: None if error else emit(result.text), plain, error=error)
 
 
 def backfill(
@@ -206,8 +203,7 @@ def backfill(
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Add the lab's columns to an older table.
 
     They are source_kind, source_ref, lang, hard_rule, media_refs, media_kind and
@@ -235,12 +231,12 @@ def backfill(
             added, filled = table.backfill()
             missing = list(added)
     warn(*session.notes)
-    if as_json:
-        emit_change("memory backfill", folder, {"addedColumns": missing, "filledRows": filled}, write=write)
-        return
-    what = f"columns {', '.join(missing)}" if missing else "no column"
-    emit_folded(f"{what} {'added' if write else 'to add'}, values for {counted(filled, 'row')}")
-    emit_unless_written(write)
+
+    def show(_: object) -> None:
+        what = f"columns {', '.join(missing)}" if missing else "no column"
+        emit_folded(f"{what} {'added' if write else 'to add'}, values for {counted(filled, 'row')}")
+
+    return changed("memory backfill", folder, {"addedColumns": missing, "filledRows": filled}, show, write=write)
 
 
 def compact(
@@ -251,8 +247,7 @@ def compact(
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Merge the files of a table, delete older versions.
 
     Older versions contain deleted texts, and can be restored with LanceDB.
@@ -276,12 +271,12 @@ def compact(
             table.compact()
             after = table.describe()
     warn(*session.notes)
-    if as_json:
-        emit_change("memory compact", folder, {"before": before, "after": after}, write=write)
-        return
-    sizes = ", ".join(f"{name} {before[name]}" + (f" to {after[name]}" if write else "") for name in SIZES)
-    emit(f"{counted(after['rows'], 'memory')} {'compacted' if write else 'to compact'}: {sizes}")
-    emit_unless_written(write)
+
+    def show(_: object) -> None:
+        sizes = ", ".join(f"{name} {before[name]}" + (f" to {after[name]}" if write else "") for name in SIZES)
+        emit(f"{counted(after['rows'], 'memory')} {'compacted' if write else 'to compact'}: {sizes}")
+
+    return changed("memory compact", folder, {"before": before, "after": after}, show, write=write)
 
 
 @contextmanager
@@ -371,12 +366,12 @@ def _refuse(session: Session) -> None:
     raise UnusableInput(f"{table.folder}: nothing was written, because {why}")
 
 
-def _raise(error: str | None, text: str, receipt: dict[str, Any]) -> None:
-    """Raise the error of a tool on documents."""
-    if error not in (None, "docs_cold_lane_disabled", "empty_query", "readonly_mode"):
-        raise CannotMeasure(text)
-    if error is not None or receipt.get("skipReason"):
-        raise UnusableInput(text)
+def _error(result: ToolResult, text: str) -> LabError | None:
+    """Return the error of a tool on documents, None if it did what it was to do."""
+    if result.error not in (None, "docs_cold_lane_disabled", "empty_query", "readonly_mode"):
+        return CannotMeasure(text)
+    skipped = (result.details.get("receipt") or {}).get("skipReason")
+    return UnusableInput(text) if result.error is not None or skipped else None
 
 
 def import_file(
@@ -397,8 +392,7 @@ def import_file(
     wait: Wait = 10.0,
     dry_run: DryRun = False,
     write: Write = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Append the memories of a file in one commit.
 
     All of them are stored or none. Records keep their vectors if these fit the table; others are embedded. Run
@@ -437,12 +431,15 @@ def import_file(
             limit=limit,
             dry_run=not write,
         )
-    finish(result, session, as_json=as_json, change="memory import", write=write)
-    if not as_json and result.error is None:
-        _show(result.details, session.context.dimension, will="" if write else "would be ")
+    error = None
     if failed := result.details.get("failed"):
         first = result.details["failures"][0]
-        raise CheckFailed(f"{source}: {counted(failed, 'record')} not imported; the first is {_place(first)}")
+        error = CheckFailed(f"{source}: {counted(failed, 'record')} not imported; the first is {_place(first)}")
+
+    def more() -> None:
+        _show(result.details, session.context.dimension, will="" if write else "would be ")
+
+    return finish(result, session, change="memory import", write=write, more=more, error=error)
 
 
 def _show(details: dict[str, Any], dimension: int, *, will: str) -> None:

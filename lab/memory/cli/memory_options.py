@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
-from lab.cli.output import announce_folded, emit, emit_change, emit_json
+from lab.base.errors import CannotMeasure, CheckFailed, LabError, UnusableInput
+from lab.cli.output import announce_folded, emit
+from lab.cli.results import Result, changed
 from lab.report.tables import folded
 
 if TYPE_CHECKING:
@@ -229,11 +230,6 @@ def plain(value: dict[str, Any]) -> dict[str, Any]:
     return details
 
 
-def print_json(value: dict[str, Any]) -> None:
-    """Print the details of a tool as one JSON object."""
-    emit_json(plain(value))
-
-
 def with_places(text: str, lines: Sequence[str], memories: Sequence[dict[str, Any]]) -> str:
     """Return the text of a tool with id, scope and time below each of its numbered lines."""
     from lab.systems.openclaw.table.admin import iso_time
@@ -260,43 +256,60 @@ def warn(*notes: str) -> None:
         announce_folded(f"note: {note}")
 
 
-def finish(result: ToolResult, session: Session, *, as_json: bool, change: str = "", write: bool = False) -> None:
-    """Print the result of a tool; raise the error of a refused call, with the exit code of its reason.
+def finish(
+    result: ToolResult,
+    session: Session,
+    *,
+    change: str = "",
+    write: bool = False,
+    more: Callable[[], None] | None = None,
+    error: LabError | None = None,
+) -> Result:
+    """Return the result of a tool, with the error of a refused call or else ``error``; print notes.
 
-    ``change`` names a command that changes the table if it is to ``write``. With --json the receipt also says how the
-    table is kept.
+    ``change`` names a command that changes the table if it is to ``write``; ``more`` prints what follows the text of
+    the tool. The JSON object also says how the table is kept.
     """
     table = session.table
     warn(*session.notes, *result.log)
-    if as_json:
-        kept = {} if table is None else {"tableSettings": table.settings.describe(), "compactions": table.compactions}
-        details = plain({**result.details, **kept})
-        if change:
-            # A refused memory is not written.
-            emit_change(change, Path(session.context.db_path), details, write=write and result.error is None)
-        else:
-            emit_json(details)
-    elif result.error is None and result.details.get("action") != "not_found":
+    kept = {} if table is None else {"tableSettings": table.settings.describe(), "compactions": table.compactions}
+    details, refusal = plain({**result.details, **kept}), _refusal(result, session)
+
+    def show(_: object) -> None:
+        if refusal:
+            return
         if change and not write:
             emit("Nothing was written. With --write:")
         # Texts of memories keep their lines; the warning below one is a sentence.
         head, mark, warning = result.text.partition("\n⚠️")
         emit(head + (f"\n{folded(mark.strip() + warning)}" if mark else ""))
+        if more:
+            more()
+
+    if not change:
+        return Result(details, show, error=refusal or error)
+    # A refused memory is not written.
+    did, target = write and result.error is None, Path(session.context.db_path)
+    return changed(change, target, details, show, write=did, due=False, error=refusal or error)
+
+
+def _refusal(result: ToolResult, session: Session) -> LabError | None:
+    """Return the error of a refused call, with the exit code of its reason; say what the preflight could not judge."""
+    table, context = session.table, session.context
     if table is not None and table.read_only_reason and result.error == "readonly_mode":
         hint = "; --despite-gateway writes all the same" if "gateway" in table.read_only_reason else ""
-        by = session.context.read_only_source if session.context.config.read_only else table.read_only_reason
-        raise UnusableInput(f"{table.folder}: nothing was written, because {_reason(by)}{hint}")
+        by = context.read_only_source if context.config.read_only else table.read_only_reason
+        return UnusableInput(f"{table.folder}: nothing was written, because {_reason(by)}{hint}")
     judged = preflight_sentence((result.details.get("receipt") or {}).get("weiJiMemoryPreflight"))
     if result.error in CHECKED:
-        raise CheckFailed(f"{result.text}{f' Cause: {judged}' if judged else ''}")
+        return CheckFailed(f"{result.text}{f' Cause: {judged}' if judged else ''}")
     if judged:
         announce_folded(f"note: {judged}")
     if result.error in FAILED:
-        raise CannotMeasure(result.text)
+        return CannotMeasure(result.text)
     if result.error is not None:
-        raise UnusableInput(result.text)
-    if result.details.get("action") == "not_found":
-        raise CheckFailed(result.text)
+        return UnusableInput(result.text)
+    return CheckFailed(result.text) if result.details.get("action") == "not_found" else None
 
 
 def _reason(source: str) -> str:

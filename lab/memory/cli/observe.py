@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lab.base.formatting import counted
 from lab.cli import options
-from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.cli.output import emit, emit_table
+from lab.cli.results import Result
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,8 +33,7 @@ def observe(
         Path | None,
         typer.Option(help="Use recorded outputs of an observer (JSON Lines) instead of the rules.", metavar="FILE"),
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Compress conversations into logs of observations.
 
     Each log has one line per observation. The same command continues after a kill, or when a recording has grown.
@@ -62,18 +62,20 @@ def observe(
             )
             for recording in recordings
         ]
-    if as_json:
-        emit_json({"kind": "lab.observe", "out": str(out), **settings, "logs": [log._asdict() for log in kept]})
-        return
-    emit_table(
-        ["conversation", "turns", "observed", "in the buffer", "observations", "tokens", "pruned now"],
-        [
+
+    def show(found: dict[str, Any]) -> None:
+        emit_table(
+            ["conversation", "turns", "observed", "in the buffer", "observations", "tokens", "pruned now"],
             [
-                *(log.conversation, log.entries, log.entries - log.buffer, log.buffer),
-                *(log.observations, log.tokens, log.pruned),
-            ]
-            for log in kept
-        ],
-    )
-    new = sum(log.new for log in kept)
-    emit(f"{out}: {counted(len(kept), 'log')}, {counted(new, 'turn')} observed now")
+                [
+                    *(log.conversation, log.entries, log.entries - log.buffer, log.buffer),
+                    *(log.observations, log.tokens, log.pruned),
+                ]
+                for log in kept
+            ],
+        )
+        new = sum(log.new for log in kept)
+        emit(f"{found['out']}: {counted(len(kept), 'log')}, {counted(new, 'turn')} observed now")
+
+    logs = [log._asdict() for log in kept]
+    return Result({"kind": "lab.observe", "out": str(out), **settings, "logs": logs}, show)

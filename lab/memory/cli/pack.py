@@ -16,7 +16,8 @@ import typer
 from lab.base.errors import LabError, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
-from lab.cli.output import Json, complain, emit, emit_folded, emit_json, emit_table, emit_unless_written
+from lab.cli.output import complain, emit, emit_folded, emit_table, emit_unless_written
+from lab.cli.results import Result
 from lab.memory.cli.facts import HERE
 from lab.memory.cli.ledger_read import Profile, is_upstream
 
@@ -126,8 +127,7 @@ def pack(
     ] = False,
     write: Write = False,
     with_trace: Annotated[bool, typer.Option("--trace", help="Show the reasons for each candidate.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Pack a small bundle with citations for a query.
 
     The bundle stays within the budget. Most items are whole texts. One that does not fit, or would take over half of
@@ -174,13 +174,17 @@ def pack(
     timing = {"search": round((searched - started) * 1000, 3), "pack": round((ended - searched) * 1000, 3)}
     stamp = at.isoformat()
     explained = trace(done, stamp, version=f"recall-lab {__version__}", refreshed=refreshed, timing=timing)
-    if as_json:
-        emit_json(_payload(done, stamp) | {"lifecycle_write": uses} | ({"trace": explained} if with_trace else {}))
-        return
-    _emit(done, explained if with_trace else None)
-    if use:
-        emit(f"{'Recorded' if write else 'To record'} as used: {counted(len(refreshed), 'observation')}.")
-        emit_unless_written(write)
+
+    def show(done: Pack) -> None:
+        _emit(done, explained if with_trace else None)
+        if use:
+            emit(f"{'Recorded' if write else 'To record'} as used: {counted(len(refreshed), 'observation')}.")
+            emit_unless_written(write)
+
+    def json(done: Pack) -> dict[str, Any]:
+        return _payload(done, stamp) | {"lifecycle_write": uses} | ({"trace": explained} if with_trace else {})
+
+    return Result(done, show, json)
 
 
 def _settings(

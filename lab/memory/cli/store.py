@@ -13,7 +13,8 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
-from lab.cli.output import Json, emit, emit_change, emit_folded, emit_json, emit_table, emit_unless_written
+from lab.cli.output import emit, emit_folded, emit_table
+from lab.cli.results import Result, changed
 from lab.memory.cli.memory_options import AllowGateway, Folder, KeepDays, Wait, warn
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def tag(
     write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Keep the table as it is now, under a name.
 
     Copies the table to DIR/TAG/data with a digest of every file; only its owner
@@ -91,22 +91,21 @@ def tag(
             folder, "lab memory tags add", despite_gateway=despite_gateway, wait=wait, write=write
         ) as table:
             manifest = create_version_tag(folder, name, tags, now=datetime.now(UTC), table=table, write=write)
-    if as_json:
-        receipt = _receipt("tag", folder, tags, started) | receipt_of(manifest)
-        emit_change("memory tags add", folder if in_table else tags, receipt, write=write)
-        return
-    emit(f"{'tagged' if write else 'would tag'} {counted(manifest.rows or 0, 'memory')} as {name}")
-    emit_unless_written(write)
-    if not in_table:
-        emit(f"  {tags / name / 'data'}")
+
+    def show(_: object) -> None:
+        emit(f"{'tagged' if write else 'would tag'} {counted(manifest.rows or 0, 'memory')} as {name}")
+        if not in_table:
+            emit(f"  {tags / name / 'data'}")
+
+    receipt = _receipt("tag", folder, tags, started) | receipt_of(manifest)
+    return changed("memory tags add", folder if in_table else tags, receipt, show, write=write)
 
 
 def list_versions(
     folder: Folder,
     root: Root = None,
     check: Annotated[bool, typer.Option("--check", help="Compare every file with its digest.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """List tags and backups, newest first.
 
     A checkout makes the backups.
@@ -120,18 +119,19 @@ def list_versions(
         # A name that was mistyped has no tags either.
         require_table(folder)
     found, backups = (list_tags(tags, backups=backups, check=check) for backups in (False, True))
-    if as_json:
-        lists = {"tags": [_listed(one) for one in found], "backups": [_listed(one) for one in backups]}
-        emit_json(_receipt("list", folder, tags, started) | lists)
-    elif not (found or backups):
-        emit(f"{tags}: no tags")
-    else:
+
+    def show(_: object) -> None:
         rows = [_row(one, "") for one in found] + [_row(one, "backup") for one in backups]
-        emit_table(["tag", "made", "memories", "bytes", ""], rows, left=2)
+        if rows:
+            emit_table(["tag", "made", "memories", "bytes", ""], rows, left=2)
+        else:
+            emit(f"{tags}: no tags")
+
     damaged = [one for one in (*found, *backups) if one.manifest is None]
-    if check and damaged:
-        more = f" ({len(damaged) - 1} more)" if len(damaged) > 1 else ""
-        raise CheckFailed(f"{damaged[0].problem}{more}")
+    more = f" ({len(damaged) - 1} more)" if len(damaged) > 1 else ""
+    error = CheckFailed(f"{damaged[0].problem}{more}") if check and damaged else None
+    lists = {"tags": [_listed(one) for one in found], "backups": [_listed(one) for one in backups]}
+    return Result(_receipt("list", folder, tags, started) | lists, show, error=error)
 
 
 def checkout(
@@ -142,8 +142,7 @@ def checkout(
     write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Put the table of a tag in the place of the present one.
 
     Every file of the tag is compared with its digest, and the present table is
@@ -160,25 +159,25 @@ def checkout(
     )
     warn(*done.notes)
     undo = _undo(folder, root, done)
-    if as_json:
-        receipt = _receipt("checkout", folder, tags, started) | {
-            "tag": name,
-            "before": _contents(done.before),
-            "after": _contents(done.after),
-            "backup": done.backup or None,
-            "restartRequired": write,
-            "rollback": undo or None,
-        }
-        emit_change("memory tags checkout", folder, receipt, write=write)
-        return
-    before = "no readable table" if done.before is None else counted(done.before.rows, "memory")
-    after = 0 if done.after is None else done.after.rows
-    emit(f"{'restored' if write else 'would restore'} {name}: {counted(after, 'memory')} in the place of {before}")
-    if write:
-        emit_folded("Start the gateway again: it still has the old table open.")
-    emit_unless_written(write)
-    if undo:
-        emit(f"To undo:\n  {undo}")
+    receipt = _receipt("checkout", folder, tags, started) | {
+        "tag": name,
+        "before": _contents(done.before),
+        "after": _contents(done.after),
+        "backup": done.backup or None,
+        "restartRequired": write,
+        "rollback": undo or None,
+    }
+
+    def show(_: object) -> None:
+        before = "no readable table" if done.before is None else counted(done.before.rows, "memory")
+        after = 0 if done.after is None else done.after.rows
+        emit(f"{'restored' if write else 'would restore'} {name}: {counted(after, 'memory')} in the place of {before}")
+        if write:
+            emit_folded("Start the gateway again: it still has the old table open.")
+        if undo:
+            emit(f"To undo:\n  {undo}")
+
+    return changed("memory tags checkout", folder, receipt, show, write=write)
 
 
 def delete(
@@ -189,8 +188,7 @@ def delete(
     write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Delete a tag or a backup; the table stays as it is."""
     from lab.memory.store.tags import delete_tag, open_for_tags, place_of, read_manifest, root_of
 
@@ -208,12 +206,9 @@ def delete(
             delete_tag(place, table)
     elif write:
         delete_tag(place, None)
-    if as_json:
-        receipt = _receipt("delete", folder, tags, started) | {"tag": name, "backup": backup}
-        emit_change("memory tags delete", folder, receipt, write=write)
-        return
-    emit(f"{'deleted' if write else 'would delete'} {place}")
-    emit_unless_written(write)
+    receipt = _receipt("delete", folder, tags, started) | {"tag": name, "backup": backup}
+    text = f"{'deleted' if write else 'would delete'} {place}"
+    return changed("memory tags delete", folder, receipt, lambda _: emit(text), write=write)
 
 
 def _receipt(op: str, folder: Path, root: Path, started: int) -> dict[str, Any]:
@@ -256,8 +251,7 @@ def status(
     fragments: Fragments = 32,
     vector_rows: VectorRows = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if an index is missing or stale.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show the indexes of a table and what is due."""
     from lab.memory.store import index
 
@@ -265,17 +259,17 @@ def status(
     with _table(folder, "status", write=False) as table:
         found = index.status(table, _thresholds(unindexed, fragments, vector_rows))
         receipt = index.receipt_of("status", table, found, started)
-    if as_json:
-        emit_json(receipt)
-    else:
+    why, command = _due(folder, found)
+
+    def show(_: object) -> None:
         _show(found)
-        why, command = _due(folder, found)
         emit_folded(f"{why}:" if command else why)
         if command:
             # A command that is folded cannot be copied.
             emit(f"  {command}")
-    if check and not found.healthy:
-        raise CheckFailed(f"{folder}: {': '.join(_due(folder, found))}")
+
+    error = CheckFailed(f"{folder}: {why}: {command}") if check and not found.healthy else None
+    return Result(receipt, show, error=error)
 
 
 def build(
@@ -294,8 +288,7 @@ def build(
     write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Build the indexes that are missing.
 
     They are on text, scope, importance_label, category and createdAt, and with
@@ -318,13 +311,14 @@ def build(
             done = index.Done(before, before, (*names, *(one.name for one in before.indexes if rebuild)))
         warn(*table.notes)
         receipt = index.receipt_of("build", table, done, started)
-    if as_json:
-        emit_change("memory index build", folder, receipt, write=write)
-        return
-    _report(done, "built" if write else "would build", write=write)
-    if done.agreement is not None:
-        found = f"the vector index finds {done.agreement:.0%} of the nearest {index.TOP} rows"
-        emit_folded(f"{'warning: ' if done.agreement < AGREEMENT else ''}{found}")
+
+    def show(_: object) -> None:
+        _report(done, "built" if write else "would build")
+        if done.agreement is not None:
+            found = f"the vector index finds {done.agreement:.0%} of the nearest {index.TOP} rows"
+            emit_folded(f"{'warning: ' if done.agreement < AGREEMENT else ''}{found}")
+
+    return changed("memory index build", folder, receipt, show, write=write, due=bool(done.changed))
 
 
 def optimize(
@@ -336,8 +330,7 @@ def optimize(
     write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Merge files and update the indexes, if that is due.
 
     It is due if a threshold is reached; lower ones, such as --max-fragments 2,
@@ -359,12 +352,13 @@ def optimize(
             done = index.Done(before, before, ("files", *stale) if due else ())
         warn(*table.notes)
         receipt = index.receipt_of("optimize", table, done, started)
-    if as_json:
-        emit_change("memory index optimize", folder, receipt, write=write)
-        return
-    _report(done, "brought up to date" if write else "would bring up to date", write=write)
-    if write and done.changed:
-        emit(f"small files {done.before.small_fragments} to {done.after.small_fragments}")
+
+    def show(_: object) -> None:
+        _report(done, "brought up to date" if write else "would bring up to date")
+        if write and done.changed:
+            emit(f"small files {done.before.small_fragments} to {done.after.small_fragments}")
+
+    return changed("memory index optimize", folder, receipt, show, write=write, due=bool(done.changed))
 
 
 def _table(
@@ -421,9 +415,5 @@ def _due(folder: Path, found: Status) -> tuple[str, str]:
     return "nothing is due", ""
 
 
-def _report(done: Done, what: str, *, write: bool) -> None:
-    if not done.changed:
-        emit("nothing to do")
-        return
-    emit_folded(f"{what}: {', '.join(done.changed)}")
-    emit_unless_written(write)
+def _report(done: Done, what: str) -> None:
+    emit_folded(f"{what}: {', '.join(done.changed)}" if done.changed else "nothing to do")

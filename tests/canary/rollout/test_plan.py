@@ -223,6 +223,11 @@ def test_workflow_starts_each_job_by_its_own_schedule() -> None:
         assert one["runs-on"] == ["self-hosted", "openclaw"]
 
 
+def test_plan_writes_its_files_with_json_too(tmp_path: Path) -> None:
+    files = json.loads(run_here("canary", "plan", "--as", "systemd", "--json", "--out", tmp_path).stdout)["files"]
+    assert {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()} == files
+
+
 def test_overlaps_are_said_in_words_and_in_json() -> None:
     done = run_here("canary", "plan", "--json")
     value = json.loads(done.stdout)

@@ -18,6 +18,7 @@ from lab.canary.rollout import recover as recovering
 from lab.canary.rollout.change import SLOT, slot_change, slot_to_go_back_to, target_of
 from lab.canary.rollout.journal import State, begin
 from lab.canary.rollout.recover import host_copies, recover
+from lab.cli.results import print_results
 from tests.canary.rollout.conftest import ENTRY
 
 
@@ -97,6 +98,7 @@ def test_canary_finds_the_configuration_of_the_host(
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path))
     app = typer.Typer()
     app.command()(recover_command)
+    print_results(app)
     done = CliRunner().invoke(app, given)
     assert (done.exit_code, "Nothing to recover beside" in done.output) == (0, True)
     assert str(tmp_path / "openclaw.json") in done.output.replace("\n", "")
