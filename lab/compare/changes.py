@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.columns import codes_of, numbers
 from lab.base.errors import CannotMeasure, NotComparable
+from lab.base.formatting import counted
 from lab.base.shape import to_json
 from lab.compare.comparable import NO_CONVERSATIONS, Common, common
 from lab.runs.directory import RunDirectory
@@ -89,6 +90,8 @@ def _differing_columns(
 SETTINGS = ("store", "profile", "depth", "faults", "format", "memories", "memories_from")
 DATA = ("recordings", "golden", "documents", "conversations")
 SHOWN_DIGITS = 12
+# Differences in one clause.
+MOST_CAUSES = 3
 
 
 def moved(before: Manifest, after: Manifest) -> tuple[str, ...]:
@@ -111,6 +114,13 @@ def moved(before: Manifest, after: Manifest) -> tuple[str, ...]:
     for name in DATA:
         differences += _mapping(f"{name} ", old.get(name), new.get(name))
     return tuple(differences)
+
+
+def cause(moved: Sequence[str], arm: str | None = None) -> str:
+    """Return the first manifest differences in one clause, for ``arm`` those that are not of another arm."""
+    mine = [text for text in moved if arm is None or not text.startswith("arm ") or text.startswith(f"arm {arm}: ")]
+    more = f" and {counted(len(mine) - MOST_CAUSES, 'more difference')}" if len(mine) > MOST_CAUSES else ""
+    return f"{'; '.join(mine[:MOST_CAUSES])}{more}" if mine else "no difference in the manifests"
 
 
 def _source(old: Manifest, new: Manifest) -> Iterator[str]:

@@ -38,7 +38,7 @@ from lab.runs.notes import config_notes, trial_of
 
 def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: RunDirectory) -> Iterator[Line]:
     """Yield one line per rule. Raises what :func:`lab.compare.changes.changes` raises."""
-    from lab.compare.changes import changes
+    from lab.compare.changes import cause, changes
 
     difference = changes(against, run)
     candidate = next((arm for arm in difference.arms if arm.arm == policy.candidate), None)
@@ -57,10 +57,9 @@ def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, agains
         columns = ", ".join(
             f"{name} {count}" for name, count in sorted(candidate.columns.items(), key=lambda entry: -entry[1])
         )
-        moved = "; ".join(difference.moved) or "none"
         why = (
-            f"{changed:,} of {candidate.turns:,} turns changed against {against.path} (columns: {columns}); "
-            f"manifest differences: {moved}"
+            f"{cause(difference.moved, policy.candidate)}: {changed:,} of {candidate.turns:,} turns changed against "
+            f"{against.path} (columns: {columns})"
         )
         yield line(rule, FAIL, why, "if the change is intended, approve this run as the baseline", **numbers)
 

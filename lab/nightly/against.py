@@ -17,7 +17,7 @@ from typing import Any
 from lab.base.errors import CannotWrite, LabError, NotARun, NotComparable
 from lab.base.files import read_json, remove_leftovers, write_atomically
 from lab.base.formatting import Announce, counted
-from lab.compare.changes import ArmChanges, Changes, changes, foremost
+from lab.compare.changes import ArmChanges, Changes, cause, changes, foremost
 from lab.compare.comparable import Common, common
 from lab.gate.line import ADDED, BASELINE_LINE, ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.policy import Policy
@@ -109,8 +109,7 @@ def against(policy: Policy, run: RunDirectory, exact: Changes | None, baseline: 
         changed = len(arm.changed)
         reason = f"all {arm.turns} receipts equal the baseline's"
         if changed:
-            moved = "; ".join(exact.moved) or "none"
-            reason = f"{changed} of {arm.turns} receipts changed ({named([arm])}); manifest differences: {moved}"
+            reason = f"{cause(exact.moved, arm.arm)}: {changed} of {arm.turns} receipts changed ({named([arm])})"
         yield Line(
             "exact",
             f"{arm.arm} receipts",
@@ -152,11 +151,12 @@ def within(asked: Within, run: RunDirectory) -> Iterator[Line]:
 
 
 def named(arms: Sequence[ArmChanges]) -> str:
-    """Describe the changes: the first changed turns of some arms, and all columns that changed."""
-    columns = ", ".join(dict.fromkeys(name for arm in arms for name in arm.columns))
+    """Describe the changes: the first changed turns of some arms, and the first columns that changed."""
+    columns = list(dict.fromkeys(name for arm in arms for name in arm.columns))
+    others = f" and {len(columns) - NAMED} more" if len(columns) > NAMED else ""
     turns = [f"{change.turn} of {arm}" for arm, change in foremost(arms)]
     more = f" and {len(turns) - NAMED} more" if len(turns) > NAMED else ""
-    return f"{', '.join(turns[:NAMED])}{more}; in {columns}"
+    return f"{', '.join(turns[:NAMED])}{more}; in {', '.join(columns[:NAMED])}{others}"
 
 
 SINCE = "since"
@@ -373,8 +373,8 @@ def _exact_line(
     reason = f"all {turns} {what} equal those of the first nightly run that had them"
     if changed:
         reason = (
-            f"{changed} of {turns} {what} changed since the first nightly run that had them ({named(_changed(arms))}); "
-            f"manifest differences: {'; '.join(moved) or 'none'}"
+            f"{cause(moved)}: {changed} of {turns} {what} changed since the first nightly run that had them "
+            f"({named(_changed(arms))})"
         )
     status = FAIL if changed else PASS
     return _line(nightly_set, f"{name} receipts", status, reason, candidate=float(changed), n=turns)

@@ -21,6 +21,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import read_json, read_text, sha256_bytes
 from lab.base.formatting import counted, sentence, visible, without_credentials
 from lab.base.shape import field
+from lab.compare.changes import cause
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import by_reason, gravest_first, judged_notes, verdict_of
@@ -193,6 +194,11 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
     rules = [rule for name, verdict, _ in verdicts for rule in _rules(verdict.lines, f"{name}: ")]
     words = {PASS: "passed", FAIL: "failed", INCONCLUSIVE: "inconclusive", ERROR: "not measured"}
     summary = f"{len(of_status)} of {counted(len(sets), 'set')} {words[status]}: {', '.join(of_status)}."
+    moved = [
+        text for _, _, entry in sets if (exact := entry.get("exact")) and exact["changed"] for text in exact["moved"]
+    ]
+    if moved:
+        summary = f"Since the baseline: {cause(list(dict.fromkeys(moved)))}. {summary}"
     return Message(
         status,
         _title(status.upper(), f"nightly run of {data['date']}, plan {data['plan']}", data.get("trial", ())),

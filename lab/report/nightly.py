@@ -10,6 +10,7 @@ from typing import Any
 
 from lab.base.files import write_atomically
 from lab.base.formatting import counted
+from lab.compare.changes import cause
 from lab.gate.line import AGAIN, ERROR, FAIL, INCONCLUSIVE, PASS, Line, deciding
 from lab.gate.outputs import deciding_first, reason
 from lab.nightly.nightly_folder import PAGE, action_after
@@ -224,10 +225,9 @@ def _opening(nightly_run: NightlyRun) -> dict[str, Any]:
         many = len(nightly_run.sets) > 1
         parts = [f"{f'{name}: ' if many else ''}{_short(line)}" for name, line in own[:MOST_REASONS]]
         more = len(own) - MOST_REASONS
-        causes = [cause for result in nightly_run.sets if result.exact for cause in result.exact.moved[:MOST_REASONS]]
         why = "; ".join([*parts, *([f"and {counted(more, 'more rule')}"] if more > 0 else [])])
-        if status == FAIL and causes:
-            why += f". What else changed: {', '.join(dict.fromkeys(causes))}"
+        if moved := [text for result in nightly_run.sets if result.exact for text in result.exact.moved]:
+            why = f"Since the baseline: {cause(list(dict.fromkeys(moved)))}. {why}"
     compared = sum(result.exact.turns for result in nightly_run.sets if result.exact)
     changed = sum(result.exact.changed for result in nightly_run.sets if result.exact)
     sure = (
@@ -257,10 +257,10 @@ def _opening(nightly_run: NightlyRun) -> dict[str, Any]:
 
 
 def _short(line: Line) -> str:
-    """Return the reason of a line without its list of turns, and with its arm."""
+    """Return the reason of a line without the cause that the page says before it and its turns, and with its arm."""
     arm = f" of {line.measure.removesuffix(' receipts')}" if line.kind == "exact" else ""
     said = line.reason.partition(" (")[0].partition("; nothing else")[0]
-    return said.replace(" receipts changed", f" receipts{arm} changed") if arm else said
+    return said.rpartition(": ")[2].replace(" receipts changed", f" receipts{arm} changed") if arm else said
 
 
 def _summary(nightly_run: NightlyRun) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lab.base.errors import CannotMeasure, Incomplete, NotComparable
-from lab.compare.changes import changes, moved
+from lab.compare.changes import cause, changes, moved
 from lab.compare.comparable import Common
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import Git, Manifest
@@ -152,6 +152,12 @@ def test_changes_name_the_changed_knob(make_run: MakeRun, run: RunDirectory) -> 
     assert f"arm {QUOTA}: config.autoRecall.maxItems 6 -> 5" in found.moved
     assert found.as_json()["changed"] == found.changed
     assert len(found.as_json()["first"]) == 5
+
+
+def test_cause_of_an_arm_leaves_out_what_differs_in_others() -> None:
+    moved = ["numpy 1 -> 2", "arm a: cutoff 6 -> 5", "arm b: cutoff 6 -> 4", "depth 50 -> 20", "golden x -> y"]
+    assert cause(moved, "a") == "numpy 1 -> 2; arm a: cutoff 6 -> 5; depth 50 -> 20 and 1 more difference"
+    assert cause(moved[1:3], "c") == cause([]) == "no difference in the manifests"
 
 
 def test_changes_of_incomparable_runs_raise(

@@ -175,7 +175,7 @@ def test_exact_rule_names_changed_columns_and_manifest_differences(
     turns = table.num_rows // 2
     assert (line.status, line.candidate) == (FAIL, turns)
     assert (
-        f"{turns} of 303 turns changed against {other.path} (columns: chars {turns}); manifest differences: "
+        f"no difference in the manifests: {turns} of 303 turns changed against {other.path} (columns: chars {turns})"
         in line.reason
     )
     assert line.settles == "if the change is intended, approve this run as the baseline"

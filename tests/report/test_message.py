@@ -45,6 +45,9 @@ def _written(folder: Path, verdict: Verdict) -> Message:
     return message_at(folder)
 
 
+MOVED = ["git 0123456789ab -> 123456789abc", *(f"arm hybrid: config.autoRecall.{n} 1 -> 2" for n in "abcd")]
+
+
 def _nightly(folder: Path, *verdicts: Verdict, **changed: Any) -> Path:
     sets = [
         {
@@ -52,7 +55,7 @@ def _nightly(folder: Path, *verdicts: Verdict, **changed: Any) -> Path:
             "status": verdict.status,
             "verdict": verdict.as_json(),
             "reproduces": {"changed": 0, "turns": 20},
-            "exact": {"changed": 3, "turns": 20} if verdict.status == FAIL else None,
+            "exact": {"changed": 3, "turns": 20, "moved": MOVED} if verdict.status == FAIL else None,
         }
         for verdict in verdicts
     ]
@@ -169,7 +172,9 @@ def test_nightly_message_counts_sets_and_names_the_command(tmp_path: Path) -> No
     passed = Verdict("mine/b", "", "x", "b", None, PASS, (Line("a/a", "receipts", PASS, True, "equal"),))
     made = message_at(_nightly(tmp_path, passed, failed, trial=["store lance"]))
     assert made.title == "FAIL: nightly run of 2026-11-24, plan mine [trial: store lance]"
-    assert made.sentence == "1 of 2 sets failed: a."
+    assert made.sentence == f"Since the baseline: {'; '.join(MOVED[:3])} and 2 more differences. 1 of 2 sets failed: a."
+    assert message_at(_nightly(tmp_path, passed)).sentence == "1 of 1 set passed: b."
+    made = message_at(_nightly(tmp_path, passed, failed, trial=["store lance"]))
     assert made.rules[0].startswith("a: fail: hybrid receipts: 3 of 20 receipts changed")
     assert made.action.command == approve
     assert (

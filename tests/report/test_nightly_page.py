@@ -29,7 +29,10 @@ def _words(page: Path) -> str:
         ("pass", "PASS as approved Why No change that the policy forbids", "Nothing has to be done."),
         (
             "fail",
-            "FAIL not as approved Why operators: 12 of 684 receipts of tier_quota_v1 changed. What else changed: numpy",
+            (
+                "FAIL not as approved Why Since the baseline: numpy 2.3.1 -> 2.3.2; arm tier_quota_v1: "
+                "config.autoRecall.quotas.mustMax 2 -> 3. operators: 12 of 684 receipts of tier_quota_v1 changed"
+            ),
             "lab explain sets/operators/run choir-tour/s01/t01 --arm tier_quota_v1",
         ),
         (
