@@ -107,7 +107,7 @@ def _problems(path: Path, chunk: Chunk, kind: str) -> Iterator[str]:
     import numpy as np
     import pyarrow as pa
 
-    keys, values = chunk
+    keys, values, _ = chunk
     if not bool((keys[:-1] < keys[1:]).all()):
         yield "its keys do not ascend"
     if path.name != chunk_name(keys.tobytes()):

@@ -255,6 +255,68 @@ def test_cache_damaged_chunk_cannot_be_measured(tmp_path: Path, damage: Callable
     assert _values(_open(tmp_path), TEXTS) == [len(text) for text in TEXTS]
 
 
+def _flipped(path: Path, found: bytes, at: int) -> None:
+    """Flip the lowest bit of a byte, ``at`` bytes after the only place of ``found``."""
+    data = bytearray(path.read_bytes())
+    assert data.count(found) == 1
+    data[data.index(found) + at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("row", [0, 3, 6])
+def test_cache_chunk_with_a_flipped_bit_is_refused_once_it_is_used(tmp_path: Path, row: int) -> None:
+    other = "another text, in a chunk of its own"
+    _fill(tmp_path, [other])
+    (sound,) = tmp_path.glob("*.arrow")
+    _fill(tmp_path, TEXTS)
+    (path,) = {*tmp_path.glob("*.arrow")} - {sound}
+    values = np.asarray([len(text) for text in sorted(TEXTS, key=text_key)], np.int64).tobytes()
+    _flipped(path, values, 8 * row)
+    cache = _open(tmp_path)
+    assert _values(cache, [other]) == [len(other)]
+    with pytest.raises(CannotMeasure) as caught:
+        _values(cache, TEXTS[:1])
+    message = f"{path}: damaged cache file (it does not match its checksum); delete it and run again"
+    assert str(caught.value) == message
+    path.unlink()
+    _fill(tmp_path, TEXTS)
+    assert _values(_open(tmp_path), TEXTS) == [len(text) for text in TEXTS]
+
+
+def test_cache_chunk_with_a_flipped_bit_in_a_key_gives_no_wrong_value(tmp_path: Path) -> None:
+    _fill(tmp_path, TEXTS)
+    (path,) = tmp_path.glob("*.arrow")
+    _flipped(path, text_key(TEXTS[0]), 31)
+    assert _open(tmp_path).missing(TEXTS) == [TEXTS[0]]
+    with pytest.raises(CannotMeasure, match="does not match its checksum"):
+        _values(_open(tmp_path), TEXTS[1:])
+
+
+def test_cache_chunk_without_a_checksum_is_read(tmp_path: Path) -> None:
+    """Chunks of the first versions have none."""
+    _fill(tmp_path, TEXTS)
+    (path,) = tmp_path.glob("*.arrow")
+    with pa.ipc.open_file(path.read_bytes()) as reader:
+        table = reader.read_all()
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema.remove_metadata()) as writer:
+        writer.write_table(table)
+    assert _values(_open(tmp_path), TEXTS) == [len(text) for text in TEXTS]
+
+
+def test_vectors_of_a_chunk_with_a_flipped_bit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
+    vectors = Vectors(HashingEmbedder())
+    vectors.prepare(TEXTS[:3])
+    (path,) = tmp_path.rglob("*.arrow")
+    data = bytearray(path.read_bytes())
+    row = vectors.of(TEXTS[:1])[0].tobytes()
+    data[data.index(row) + np.flatnonzero(np.frombuffer(row, np.uint8))[0]] ^= 1
+    path.write_bytes(data)
+    for texts in (TEXTS[:1], TEXTS[:3] * 20):
+        with pytest.raises(CannotMeasure, match="does not match its checksum"):
+            Vectors(HashingEmbedder()).of(texts)
+
+
 @pytest.mark.parametrize(
     "wanted", [pa.int32(), pa.list_(pa.float32(), 64), pa.list_(pa.string())], ids=["int32", "a vector", "tokens"]
 )

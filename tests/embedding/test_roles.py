@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import (
     HashingEmbedder,
     Prompts,
@@ -126,6 +127,8 @@ def test_replay_embeds_turns_and_memories_in_their_roles(tmp_path: Path, monkeyp
     several = run_replay(replace(asked), tmp_path / "two", jobs=2, use_cache=False)
     (one,), (two,) = ([read_table(run.receipts("c")).to_pylist()] for run in (outcome.run, several.run))
     assert one == two
+    # The index of documents is built for each run, so that no damaged one is believed.
+    assert not [*cache_folder().rglob("*.sqlite")]
 
 
 @pytest.fixture

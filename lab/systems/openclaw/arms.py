@@ -6,11 +6,13 @@ by itself (E-28). :class:`SwitchedArm` is the arm of ``lab canary rollback``: it
 
 from __future__ import annotations
 
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 from lab.base.errors import UnusableInput
@@ -308,7 +310,10 @@ class FlowArm(_EngineArm, Budgeted):
         """Return the index of the documents, if they are consulted."""
         if not self.documented:
             return None
-        with closing(open_lane(self.config.docs, workshop)) as lane:
+        with (
+            tempfile.TemporaryDirectory(prefix="recall-lab-") as folder,
+            closing(open_lane(self.config.docs, workshop, Path(folder))) as lane,
+        ):
             return lane.index.packed() if lane.index else None
 
     def open(self, kit: Kit) -> FlowSystem:

@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, LabError
-from lab.base.files import digest, private_folder
 from lab.base.utf16 import WHITESPACE, js_length, js_slice
-from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, role_key
 from lab.recordings.model import GLOBAL
 from lab.retrieval.retrievers import VectorsOf
@@ -298,13 +295,9 @@ def docs_view(hits: tuple[DocHit, ...]) -> str:
     return numbered([f"[docs|operator|{hit.doc_kind}] {hit.text} ({hit.record_ref})" for hit in hits])
 
 
-def open_lane(settings: DocsSettings, workshop: Workshop) -> DocsLane:
-    """Update the index in the cache and announce how many documents it contains."""
-    roots = digest([settings.source_roots, settings.source_globs, settings.max_chunk_chars])[:16]
+def open_lane(settings: DocsSettings, workshop: Workshop, folder: Path) -> DocsLane:
+    """Build the index in a folder, from the documents as they are now, and announce how many it contains."""
     model = role_key(workshop.embedder, DOCUMENT)
-    path = cache_folder() / "docs" / f"{model}-{roots}.sqlite"
-    with suppress(OSError):  # opening the index reports the error
-        private_folder(path.parent)
     embed, failures = _embed_with(workshop.vectors, DOCUMENT), list[LabError]()
 
     def embed_noting_failures(texts: Sequence[str]) -> np.ndarray:
@@ -314,10 +307,11 @@ def open_lane(settings: DocsSettings, workshop: Workshop) -> DocsLane:
             failures.append(error)
             raise
 
+    ask = _embed_with(workshop.vectors, QUERY)
     try:
-        index = open_docs(settings, path, embed_noting_failures, model=model, ask=_embed_with(workshop.vectors, QUERY))
+        index = open_docs(settings, folder, embed_noting_failures, model=model, ask=ask)
     except sqlite3.Error as error:
-        raise CannotMeasure(f"{path}: the document index cannot be updated: {error}") from None
+        raise CannotMeasure(f"{folder}: the document index cannot be built: {error}") from None
     if failures:
         # The engine would continue without vectors, but the replay would then measure another engine.
         raise failures[0]
