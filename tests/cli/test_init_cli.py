@@ -162,6 +162,7 @@ def test_init_draws_from_persons_and_says_what_was_left_out(
     assert "left out: 3 conversations of cron; --origin all takes them" in done.stderr
     out = tmp_path / "reports/init"
     assert 'origin = ["person"]' in (out / "plan.toml").read_text("utf-8")
+    assert "\nDaily: lab nightly run --plan reports/init/plan.toml\n" in done.stdout
     other = lab(*words, "--origin", "all", cwd=tmp_path)
     assert other.returncode == 2
     assert "reports/init: was made with --origin person; choose another --out for --origin all" in other.stderr

@@ -9,7 +9,7 @@ import pytest
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.cli.nightly import trend
 from lab.compare.steps import Step
-from lab.nightly.trend import Point, append, history, read_store, step_record
+from lab.nightly.trend import Point, _moved, append, history, read_store, step_record
 from lab.report.charts import Plot, Series
 from lab.report.nightly import trend_chart
 
@@ -79,6 +79,16 @@ def test_step_record_has_dates_levels_and_differences(tmp_path: Path) -> None:
     )
     (one,) = history(read_store(tmp_path))
     assert step_record(one, one.steps[-1])["moved"] == ["numpy 2.3.1 -> numpy 2.3.2", "the arm's configuration"]
+
+
+def test_change_without_an_arrow_names_its_arm_and_set() -> None:
+    other = FIRST._replace(arm="first")
+    after = [one._replace(commit="b" * 40, arm_key="x") for one in (FIRST, other)]
+    assert _moved([FIRST, other], after) == [
+        f"commit {'a' * 12} -> {'b' * 12}",
+        "the arm's configuration (quota in s)",
+        "the arm's configuration (first in s)",
+    ]
 
 
 def test_history_separates_plans_with_equal_set_names(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from lab.base.files import file_name, file_names
 from lab.golden.files import golden_bytes, read_golden
 from lab.golden.model import Judgement, Probe
 from lab.recordings.catalogue import CATALOGUE
-from lab.recordings.convert import convert, recording_lines
+from lab.recordings.convert import CARD, convert, recording_lines
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.native import line_schema
 from lab.recordings.native import read as read_native
@@ -123,6 +123,14 @@ def test_convert_public_sets_read_back_equal(
     source = shared("data", *place)
     convert(source, name, tmp_path / "out", memories=memories)
     _same(read_library(source, name, memories=memories), _again(tmp_path / "out", name))
+
+
+def test_card_names_the_licence_of_the_source_alone(sample: Sample, tmp_path: Path) -> None:
+    convert(sample("locomo", tmp_path / "in"), "locomo", tmp_path / "out")
+    (known,) = (entry for entry in CATALOGUE if entry.format == "locomo")
+    card = (tmp_path / "out" / "datasets" / "locomo" / CARD).read_text("utf-8")
+    assert f"* **Origin**: {known.title}: {known.repository}\n" in card
+    assert f"* **Licence**: {known.licence}\n" in card
 
 
 def test_convert_shipped_set_is_valid_and_reads_back_equal(

@@ -14,7 +14,7 @@ from lab.report.figures_arms import growth_chart, missed_chart
 from lab.report.figures_studies import governance_chart, silence_chart
 from lab.report.material import Growth
 from lab.runs.directory import RunDirectory
-from lab.studies.points import POLICIES, GovernancePoint
+from lab.studies.points import POLICIES, Chosen, GovernancePoint
 from lab.studies.points import SilencePoint as Point
 
 NASTY = "<b>&\"'"
@@ -40,6 +40,17 @@ def test_silence_chart_has_a_curve_for_each_signal() -> None:
     assert NASTY not in drawn
     assert drawn.count("<polyline") == 2
     assert drawn.count('class="mark"') == 6
+
+
+@pytest.mark.parametrize(("after", "said"), [(0.25, "losing 5.0 points"), (0.3, "losing nothing")])
+def test_silence_chart_says_what_a_chosen_threshold_loses_elsewhere(after: float, said: str) -> None:
+    points = [Point("model", "en", "arm", "top", *values) for values in ((0.0, 0.6, 0.9), (0.5, 0.59, 0.4))]
+    chosen = Chosen("model", "en", "arm", "top", "loss", 0.7, 9, 9, 0.5, (0.3, after), (0.9, 0.4))
+    assert (
+        silence_chart(points, [chosen])
+        .words.says.split("; ")[1]
+        .startswith(f"chosen on one half, on the other: to 40%, {said}")
+    )
 
 
 def test_governance_chart_of_single_turns_has_no_repeats() -> None:

@@ -180,7 +180,7 @@ def unwrap(text: str, context: Context = NO_CONTEXT, layer: int = 0) -> list[Inn
             # The time of a row of a table may stand behind the text.
             context = context.with_time(written_time(text[end:]))
         return _lines(value, context, layer + 1, 0)
-    if "\n" in text and "\n" in text.rstrip():
+    if "\n" in text.rstrip():
         lines = [line for line in text.split("\n") if _MARKER in line]
         return [inner for line in lines for inner in unwrap(line, context, layer)]
     if layer < _LAYERS and text.find('{"', at) < 0 and _ENTITIES.search(text):

@@ -182,6 +182,16 @@ def test_key_that_the_plugin_lacks_is_named(tmp_path: Path) -> None:
     assert json5.loads(ENGINE) == json5.loads(config.read_text("utf-8"))
 
 
+def test_file_that_needs_no_change_is_not_checked(tmp_path: Path) -> None:
+    from lab.canary.rollout.run import Patch, applied
+
+    config = tmp_path / "openclaw.json"
+    config.write_text(ENGINE.replace("maxItems: 4.0", "repeatPenalty: 0.35"), "utf-8")
+    name = f"plugins.entries.{ENTRY}.config.autoRecall.repeatPenalty"
+    found = applied(config, Patch({("plugins", "entries", ENTRY, "config", "autoRecall", "repeatPenalty"): 0.35}, ""))
+    assert (found.lines, found.already, found.refused) == ((), (name,), ())
+
+
 def test_key_that_the_candidate_lacks_is_not_set(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lab.canary.rollout import run as module
 

@@ -208,6 +208,11 @@ def test_file_without_an_event_is_no_spool(tmp_path: Path) -> None:
     assert not (tmp_path / "l.sqlite").exists()
 
 
+def test_device_is_no_spool(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput, match="/dev/null: is a device or a socket, not a file"):
+        ingest(tmp_path / "l.sqlite", Path("/dev/null"), "spool", now=NOW)
+
+
 def test_episodes_never_reach_observations(tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
     ingest_observations(path, write_log(tmp_path / "o.jsonl", [{"summary": "clay pots"}]), now=NOW)

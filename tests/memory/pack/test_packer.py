@@ -169,6 +169,9 @@ def test_layers_of_text_without_blanks_have_the_part_of_the_query(start: str) ->
     assert found is not None
     assert "P-7731" in found
     assert tokens(found) <= DETAIL
+    # Half of its tokens precede the name.
+    before = found[: found.index("P-7731")]
+    assert 0.45 * DETAIL <= tokens(before) <= 0.55 * DETAIL
 
 
 def test_raw_record_is_redacted() -> None:

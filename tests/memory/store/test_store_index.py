@@ -19,6 +19,7 @@ from lab.memory.store.index import (
     optimize,
     receipt_of,
     status,
+    text_options,
 )
 from lab.memory.table.lance_table import LanceTable, TableSettings
 from lab.retrieval.quiet import quiet_lance
@@ -148,6 +149,11 @@ def test_words_of_the_index_decide_what_is_found(tmp_path: Path) -> None:
         "ngram": [[1], [2], [2]],
         "icu": [[1], [2], [2]],
     }
+
+
+def test_ngrams_have_two_and_three_characters() -> None:
+    options = text_options("ngram")
+    assert (options["base_tokenizer"], options["ngram_min_length"], options["ngram_max_length"]) == ("ngram", 2, 3)
 
 
 def many(folder: Path, count: int, *, zero: int = 0) -> None:
