@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from lab.base.formatting import bracketed, counted, interval, markdown, milliseconds, number, p_value, sentence, signed
+from lab.base.formatting import (
+    bracketed,
+    choices,
+    counted,
+    interval,
+    markdown,
+    milliseconds,
+    number,
+    p_value,
+    sentence,
+    signed,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +38,13 @@ def test_interval_without_a_bound_is_a_dash() -> None:
     assert interval(None, 0.1) == interval(0.1, None) == "–"
     assert bracketed(-0.01, 0.0204) == " [-0.01 +0.02]"
     assert bracketed(None, 0.1) == ""
+
+
+def test_choices_name_the_nearest_first() -> None:
+    arms = ["tier_first_v1", "tier_quota_v1", "hybrid"]
+    assert choices("tier_qouta_v1", arms) == "did you mean 'tier_quota_v1'? known: tier_first_v1, tier_quota_v1, hybrid"
+    assert choices("HYBRID", arms, "it has") == "did you mean 'hybrid'? it has: tier_first_v1, tier_quota_v1, hybrid"
+    assert choices("oracle", arms) == "known: tier_first_v1, tier_quota_v1, hybrid"
 
 
 @pytest.mark.parametrize(("value", "shown"), [(0.0, "<0.001"), (0.00099, "<0.001"), (0.001, "0.001"), (1.0, "1.000")])

@@ -62,6 +62,15 @@ def silent(text: str) -> None:
     del text
 
 
+def choices(name: str, names: Iterable[str], title: str = "known") -> str:
+    """Return what could have been given instead of an unknown name: the nearest by its letters, then all of them."""
+    from difflib import get_close_matches
+
+    listed = list(names)
+    near = get_close_matches(name.lower(), listed, 1, 0.7)
+    return f"{f'did you mean {near[0]!r}? ' if near else ''}{title}: {', '.join(listed)}"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 probe``, ``3 probes``, ``1,068 memories``."""
     if count == 1:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices, markdown
 from lab.cli import completion, options
 from lab.cli.output import emit, emit_json
 from lab.cli.results import Result
@@ -61,7 +62,7 @@ def compare(
     from lab.runs.directory import open_run
 
     if format not in FORMATS:
-        raise UnusableInput(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
+        raise UnusableInput(f"unknown format {format!r}; {choices(format, FORMATS)}")
     opened = open_run(run, allow_failed=allow_failed)
     baseline, candidate = _pair(opened.arms, baseline, candidate)
     comparison = compare_arms(opened, baseline, candidate, primary=primary or (), slices=slices)
@@ -101,7 +102,6 @@ def _emit_text(comparison: Comparison, differences: list[Difference], commands: 
 
 
 def _emit_markdown(comparison: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
-    from lab.base.formatting import markdown
     from lab.report.comparison import SLICED, WIDE, by_measure, gains, judged, notes, sliced, wide
     from lab.report.tables import markdown_table
     from lab.runs.notes import trial_line

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.cli import completion, self_test
 from lab.cli.output import announce, emit, emit_folded, emit_indented, emit_table, report_to_ci
 from lab.cli.results import Result
@@ -61,7 +62,7 @@ def policies(
 
     if show is not None:
         if show not in shipped_policies():
-            raise UnusableInput(f"--show: unknown policy {show!r}; known: {', '.join(shipped_policies())}")
+            raise UnusableInput(f"--show: unknown policy {show!r}; {choices(show, shipped_policies())}")
         found = {"policy": show, "text": read_text(SHIPPED / f"{show}.toml")}
         return Result(found, lambda found: emit(found["text"].rstrip("\n")))
     policies = [read_policy(name) for name in shipped_policies()]
@@ -81,7 +82,7 @@ def schema(
     from lab.gate.schema import SCHEMAS
 
     if what not in SCHEMAS:
-        raise UnusableInput(f"{what!r}: unknown schema; known: {', '.join(SCHEMAS)}")
+        raise UnusableInput(f"{what!r}: unknown schema; {choices(what, SCHEMAS)}")
     return Result(SCHEMAS[what](), emit_indented)
 
 
@@ -136,7 +137,7 @@ def judge(
     from lab.runs.directory import open_run
 
     if inconclusive_as not in KEPT:
-        raise UnusableInput(f"--inconclusive-as: unknown value {inconclusive_as!r}; known: {', '.join(KEPT)}")
+        raise UnusableInput(f"--inconclusive-as: unknown value {inconclusive_as!r}; {choices(inconclusive_as, KEPT)}")
     if control and not receipts:
         raise UnusableInput("--control: there is no audit to show it beside; add --receipts AUDIT")
     audit = read_audit(receipts) if receipts else None

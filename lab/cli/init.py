@@ -332,17 +332,38 @@ def _draw(out: Path) -> Any:
 
 
 def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
-    """Write the plan of nightly runs over the snapshot and its policy, unless there is one; return its path."""
-    import json
+    """Write the plan of nightly runs over the snapshot and its policy, unless they were edited; return its path.
 
+    Once there are judgements, the plan has them, and its policy requires what they measure, such as hit@k.
+    """
     from lab.base.files import read_text, write_atomically
 
-    file = out / PLAN
-    if file.exists():
-        if snapshot.sha256 not in read_text(file):
-            said = f'snapshot = "{SNAPSHOTS}/{snapshot.path.name}", sha256 = "{snapshot.sha256}"'
-            announce(f"{file}: names another snapshot, and was left as it is; the new one: {said}")
-        return file
+    file, policy = out / PLAN, out / NIGHTLY_POLICY
+    judged = run.manifest.asked["golden"]
+    golden = f"golden = {_quoted(Path(str(judged)).resolve())}" if judged else None
+    before = read_text(file) if file.exists() else ""
+    if before and snapshot.sha256 not in before:
+        said = f'snapshot = "{SNAPSHOTS}/{snapshot.path.name}", sha256 = "{snapshot.sha256}"'
+        announce(f"{file}: names another snapshot, and was left as it is; the new one: {said}")
+    elif before in ("", _plan_text(home, snapshot, run, out, None)):
+        write_atomically(file, _plan_text(home, snapshot, run, out, golden).encode())
+    elif golden and golden not in before:
+        announce(f"{file}: was edited, and was left as it is; to guard what you judged: {golden}")
+    texts = [_nightly_policy(run, judged=is_judged) for is_judged in (False, True)]
+    if not policy.exists() or (judged and read_text(policy) == texts[False]):
+        write_atomically(policy, texts[bool(judged)].encode())
+    return file
+
+
+def _nightly_policy(run: RunDirectory, *, judged: bool) -> str:
+    said = '# Without judgements, what changed is still compared exactly.\nunmeasured = "accept"\nabout = '
+    policy = _policy("nightly", run.max_items[LIVE])
+    return policy if judged else policy.replace("about = ", said, 1)
+
+
+def _plan_text(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path, golden: str | None) -> str:
+    import json
+
     arms = (f"{LIVE}={home.config.absolute()}", f"{CONTROL}={(out / f'{CONTROL}.json').resolve()}")
     lines = [
         "# Nightly runs over a frozen snapshot: `lab nightly run --plan` with this file.",
@@ -360,14 +381,10 @@ def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
         'scope = "tags"',
         f"embedder = {_quoted(run.manifest.asked['embedder'])}",
         f"origin = {json.dumps(run.manifest.asked['origin'])}",
+        *([golden] if golden else []),
         '# Conversations that were added since are compared apart. They decide as well with: added = "judge"',
     ]
-    items = run.max_items[LIVE]
-    said = '# Without judgements, what changed is still compared exactly.\nunmeasured = "accept"\nabout = '
-    policy = _policy("nightly", items).replace("about = ", said, 1)
-    write_atomically(out / NIGHTLY_POLICY, policy.encode())
-    write_atomically(file, ("\n".join(lines) + "\n").encode())
-    return file
+    return "\n".join(lines) + "\n"
 
 
 def _quoted(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.cli.output import emit, emit_json
 from lab.cli.results import Result
 
@@ -60,7 +61,7 @@ def message(
         "email": lambda made: sys.stdout.write(as_email(made, to or (), sender).decode("ascii")),
     }
     if form not in shown:
-        raise UnusableInput(f"--as: unknown form {form!r}; known: {', '.join(shown)}")
+        raise UnusableInput(f"--as: unknown form {form!r}; {choices(form, shown)}")
     if form != "email" and (to or sender):
         raise UnusableInput("--to, --from: are for --as email")
     return Result(message_at(path, link, log), shown[form])

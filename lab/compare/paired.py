@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.formatting import number
+from lab.base.formatting import choices, number
 from lab.compare.comparable import equal_in, equal_notes, require_comparable
 from lab.compare.statistics import Estimate, clipped, clustered, holm, is_shown, sign_flips
 from lab.measures.catalogue import RANKED, canonical, direction, entry_of, is_better, require_measure, widest
@@ -367,14 +367,14 @@ def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
         return run, name
     folder, _, arm = name.rpartition(":")
     if not folder:
-        raise UnusableInput(f"{run.path}: has no arm {name!r}; it has: {', '.join(run.arms)}")
+        raise UnusableInput(f"{run.path}: has no arm {name!r}; {choices(name, run.arms, 'it has')}")
     other = run if Path(folder).resolve() == run.path.resolve() else open_run(Path(folder))
     if other is not run and run.left_out:
         raise UnusableInput(
             f"{run.path}: --allow-failed leaves out turns that {folder} includes, so they cannot be compared"
         )
     if arm not in other.arms:
-        raise UnusableInput(f"{other.path}: has no arm {arm!r}; it has: {', '.join(other.arms)}")
+        raise UnusableInput(f"{other.path}: has no arm {arm!r}; {choices(arm, other.arms, 'it has')}")
     return other, arm
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.formatting import counted, number, signed
+from lab.base.formatting import choices, counted, number, signed
 from lab.compare.comparable import equal_in, require_comparable
 from lab.compare.paired import Pairs, as_json, by_conversation, judged_means, locate, pairs_by_measure
 from lab.compare.statistics import (
@@ -214,7 +214,7 @@ def locate_arm(run: RunDirectory, name: str, where: str) -> tuple[RunDirectory, 
     arms = [*(given if isinstance(given, list | tuple) else ()), name]
     out = Path(run.path).with_name(f"{Path(run.path).name}-{name}")
     raise UnusableInput(
-        f"{where}: {run.path} has no arm {name!r}; it has: {', '.join(run.arms)}. A run with it: "
+        f"{where}: {run.path} has no arm {name!r}; {choices(name, run.arms, 'it has')}. A run with it: "
         f"{command_with(run.manifest, arms, str(out))}"
     )
 

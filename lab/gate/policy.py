@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_text, read_toml
+from lab.base.formatting import choices
 from lab.base.shape import expect, json_type, only_keys, with_keys
 from lab.measures.catalogue import direction, entry_of, require_measure
 from lab.measures.latency import TOTAL
@@ -358,7 +359,7 @@ def read_policy(name: str) -> Policy:
     path = SHIPPED / f"{name}.toml" if name in shipped_policies() else Path(name)
     if name not in shipped_policies() and not path.is_file():
         raise UnusableInput(
-            f"{name}: no such file or shipped policy; shipped policies: {', '.join(shipped_policies())}"
+            f"{name}: no such file or shipped policy; {choices(name, shipped_policies(), 'shipped policies')}"
         )
     policy = _policy(read_toml(path), str(path))
     _require_own_direction(policy, path)

@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 from lab.base.errors import UnusableInput
 from lab.base.files import atomic_file, dump_json, file_name, only_writer, read_text, remove_leftovers
+from lab.base.formatting import choices
 from lab.measures.catalogue import parse
 from lab.measures.inputs import Floats, Ints, Judged, judge, padded
 from lab.replay.plan import Plan, plan_of
@@ -135,7 +136,7 @@ def export_run(run: RunDirectory, format_: str, out: Path, *, with_text: bool = 
     Raises :class:`UnusableInput` for a folder that holds other files, and for a recording that has changed.
     """
     if format_ not in FORMATS:
-        raise UnusableInput(f"unknown format {format_!r}; known: {', '.join(FORMATS)}")
+        raise UnusableInput(f"unknown format {format_!r}; {choices(format_, FORMATS)}")
     if with_text and format_ != "beir":
         raise UnusableInput("--with-text needs --format beir: TREC files hold no text")
     run.require_done()

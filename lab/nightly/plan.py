@@ -40,6 +40,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_toml
+from lab.base.formatting import choices
 from lab.base.set_registry import recordings_at
 from lab.base.shape import expect, json_type, only_keys, text_in, with_keys
 from lab.gate.policy import Policy, read_policy
@@ -206,7 +207,7 @@ def _within(value: Any, arms: list[str], path: Path, where: str) -> Within:
     pair = [text_in(value, key, where) for key in ("baseline", "candidate")]
     for arm in pair:
         if arm not in arms:
-            raise UnusableInput(f"{where}: {arm!r} is not an arm of the set; it has: {', '.join(arms)}")
+            raise UnusableInput(f"{where}: {arm!r} is not an arm of the set; {choices(arm, arms, 'it has')}")
     policy = _policy(text_in(value, "policy", where, POLICY), path, f"{where}: policy")
     control = policy.control.arm if policy.control else None
     if control is not None and ":" not in control and control not in arms:

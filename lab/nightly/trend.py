@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from lab.base.columns import numbers, strings
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import digest, file_name, read_json, remove_leftovers
+from lab.base.formatting import choices
 from lab.base.shape import to_json
 from lab.compare.statistics import clustered
 from lab.compare.steps import Step, steps
@@ -156,7 +157,7 @@ def history(
         known = sorted({getattr(point, field) for point in points})
         for name in selected:
             if name not in known:
-                raise UnusableInput(f"no {field} {name!r} in this history; it has: {', '.join(known)}")
+                raise UnusableInput(f"no {field} {name!r} in this history; {choices(name, known, 'it has')}")
     # A measure that is primary in one nightly run is shown for all.
     shown = set(measures) or {point.measure for point in points if point.primary}
     groups: dict[tuple[str, str, str, str], list[Point]] = {}

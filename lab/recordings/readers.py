@@ -9,7 +9,6 @@ what recall is worth to a person; one scheduled job adds hundreds that repeat on
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
-from lab.base.formatting import counted
+from lab.base.formatting import choices, counted
 from lab.base.utf16 import has_lone_surrogate
 from lab.golden.lint import probe_problems
 from lab.golden.model import GoldenSet, Probe
@@ -79,9 +78,7 @@ def require_known(origins: Sequence[str], where: str = "--origin") -> None:
     """Raise :class:`UnusableInput` for a name that is no origin; the message proposes a similar one."""
     for name in origins:
         if name not in (*ORIGINS, ALL):
-            near = difflib.get_close_matches(name.lower(), (*ORIGINS, ALL), 1, 0.6)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise UnusableInput(f"{where}: unknown origin {name!r}; {hint}known: {', '.join((*ORIGINS, ALL))}")
+            raise UnusableInput(f"{where}: unknown origin {name!r}; {choices(name, (*ORIGINS, ALL))}")
 
 
 def of_origins(library: Library, origins: Sequence[str], names: Collection[str] = ()) -> Library:
@@ -297,7 +294,7 @@ def format_named(name: str) -> Format:
     try:
         return (FORMATS | VARIANTS)[name]
     except KeyError:
-        raise UnusableInput(f"unknown format {name!r}; known: {', '.join(sorted(FORMATS | VARIANTS))}") from None
+        raise UnusableInput(f"unknown format {name!r}; {choices(name, sorted(FORMATS | VARIANTS))}") from None
 
 
 def files_of(path: Path, form: Format) -> tuple[Path, ...]:

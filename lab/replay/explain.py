@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.base.formatting import is_short_for
+from lab.base.formatting import choices, is_short_for
 from lab.base.processes import mapped
 from lab.base.progress import Progress
 from lab.recordings.model import LABELS, UNKNOWN, Memory, Recording, media_line
@@ -113,7 +113,7 @@ def explain_all(
     found: dict[str, tuple[Recording, dict[tuple[str, str], str]]] = {}
     for key, name in wanted:
         if name not in named:
-            raise UnusableInput(f"{run.path}: has no arm {name!r}; it has: {', '.join(run.arms)}")
+            raise UnusableInput(f"{run.path}: has no arm {name!r}; {choices(name, run.arms, 'it has')}")
         recording, point = _find(plan, key)
         found.setdefault(recording.conversation, (recording, {}))[1][point.key, name] = key
     # The exact store gives the same answers as LanceDB and opens faster.

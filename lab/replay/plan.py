@@ -11,7 +11,7 @@ from lab.base.code import __version__
 from lab.base.draw import draw
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
-from lab.base.formatting import counted
+from lab.base.formatting import choices, counted
 from lab.base.set_registry import golden_beside
 from lab.base.shape import to_json
 from lab.embedding.embedder import Embedder, embedder_named
@@ -309,7 +309,7 @@ def _recall_turns(request: ReplayRequest, library: Library, recordings: Sequence
     """Return which turns recall. Raises :class:`UnusableInput` for an unknown value, or a fault at no recall point."""
     recall_turns = request.recall_turns or library.format.recall_turns
     if recall_turns not in RECALL_TURNS:
-        raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
+        raise UnusableInput(f"unknown recall turns {recall_turns!r}; {choices(recall_turns, RECALL_TURNS)}")
     if request.faults:
         points = (
             point

@@ -78,7 +78,10 @@ class Rollback:
             more = "longer ones" if self.recall_turns == "all" else "more turns with --recall-turns all"
             return f"no conversation has {FEWEST} recalls, so there is nothing to compare; replay {more}"
         if not self.differ["switched"]:
-            return "no recall changed while the policy was switched, so there was nothing to undo"
+            return (
+                "no recall changed while the policy was switched, so there was nothing to undo; give more memories, "
+                "such as the engine's store with --memories-from"
+            )
         return f"all {self.recalls['after']} recalls after switching back equal those of never having switched"
 
     def as_json(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.recordings.model import Recording
 from lab.recordings.readers import Library
 from lab.systems.openclaw.recall.scope import ScopePolicy, normalise
@@ -58,7 +59,7 @@ def with_valid_scopes(library: Library, mode: str) -> Library:
     Raises :class:`UnusableInput` for an unknown mode.
     """
     if mode not in MODES:
-        raise UnusableInput(f"unknown scopes {mode!r}; known: {', '.join(MODES)}")
+        raise UnusableInput(f"unknown scopes {mode!r}; {choices(mode, MODES)}")
     return replace(library, recordings=tuple(_validated(recording, mode) for recording in library.recordings))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.golden.model import Probe
 from lab.recordings.model import Memory, Recording, Turn
 
@@ -43,7 +44,7 @@ def recall_points(recording: Recording, probes: Sequence[Probe], recall_turns: s
     :class:`UnusableInput` for an unknown value of ``recall_turns``.
     """
     if recall_turns not in RECALL_TURNS:
-        raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
+        raise UnusableInput(f"unknown recall turns {recall_turns!r}; {choices(recall_turns, RECALL_TURNS)}")
     inline = {probe.turn: probe for probe in probes if probe.turn is not None}
     for turn in recording.turns:
         recalls = recall_turns == "all" or (recall_turns == "user" and turn.role == "user")

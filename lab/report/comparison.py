@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 
 from lab.base.errors import UnusableInput
-from lab.base.formatting import counted, interval, number, p_value, sentence, signed
+from lab.base.formatting import choices, counted, interval, number, p_value, sentence, signed
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, smallest_p
 from lab.measures.catalogue import entry_of, widest
@@ -288,5 +288,5 @@ def choose_pair(run: RunDirectory, baseline: str | None, candidate: str | None) 
     cand = candidate or ("tier_quota_v1" if "tier_quota_v1" in others else others[0] if others else None)
     for arm in (base, cand):
         if arm is not None and arm not in run.arms:
-            raise UnusableInput(f"{run.path}: has no arm {arm!r}; it has: {', '.join(run.arms)}")
+            raise UnusableInput(f"{run.path}: has no arm {arm!r}; {choices(arm, run.arms, 'it has')}")
     return base, cand

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lab.base.draw import draw
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.retrieval.contract import Filter, Lanes, View
 
 # Fault -> effect, for help texts.
@@ -41,7 +42,7 @@ class FaultPlan:
         for spec in self.specs:
             name, when = _parsed(spec)
             if name not in KNOWN:
-                raise UnusableInput(f"unknown fault {name!r}; known: {', '.join(KNOWN)}")
+                raise UnusableInput(f"unknown fault {name!r}; {choices(name, KNOWN)}")
             share = _share(when)
             if share is not None and not 0 < share <= 1:
                 raise UnusableInput(f"fault {spec!r}: the share must be above 0 and at most 1")

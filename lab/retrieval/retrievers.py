@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.embedding.embedder import DOCUMENT, QUERY, Role
 from lab.embedding.vectors import StoredVectors
 from lab.retrieval.clamp import Clamp, clamp
@@ -195,4 +196,4 @@ def make_store(kind: str, dimension: int, settings: TextSettings) -> Store:
                 "supports this: use --store exact"
             )
         return LanceStore(dimension, settings)
-    raise UnusableInput(f"unknown store {kind!r}; known: {', '.join(STORES)}")
+    raise UnusableInput(f"unknown store {kind!r}; {choices(kind, STORES)}")

@@ -22,6 +22,7 @@ from typing import Any
 from lab.base.code import imported_by
 from lab.base.errors import UnusableInput
 from lab.base.files import digest, sha256_file
+from lab.base.formatting import choices
 from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo, Ask, MemorySystem, Recall
 from lab.systems.kit import Kit
@@ -132,7 +133,7 @@ def require_system(name: str) -> None:
             raise UnusableInput(
                 f"arm {name!r}: expected a whole number of tokens after @, such as {plain}@256, found {tokens!r}"
             )
-        raise UnusableInput(f"unknown arm {name!r}; known: {', '.join(systems())}")
+        raise UnusableInput(f"unknown arm {name!r}; {choices(name, systems())}")
 
 
 def make_arm(spec: ArmSpec) -> Arm:

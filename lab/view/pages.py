@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import read_json
-from lab.base.formatting import interval, p_value, signed
+from lab.base.formatting import choices, interval, p_value, signed
 from lab.base.formatting import number as formatted
 from lab.compare.arms import ArmMean
 from lab.compare.paired import Comparison, Difference, compare_arms
@@ -315,7 +315,7 @@ class Viewer:
         if number is None:
             raise NotFound(f"no recall happened at {key!r} of {name!r}")
         if arm is not None and arm not in index.arms:
-            raise NotFound(f"this run has no arm {arm!r}; it has: {', '.join(index.arms)}")
+            raise NotFound(f"this run has no arm {arm!r}; {choices(arm, index.arms, 'it has')}")
         full = query.get("full") == "1"
         reader = Reader(index, name, pair, asked.state.recorded, with_text=self.with_text)
         (view,) = reader.turns([number], before=True, explained=True)

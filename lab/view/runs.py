@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.base.errors import Incomplete, UnusableInput
+from lab.base.formatting import choices
 from lab.compare.comparable import require_comparable
 from lab.report.comparison import choose_pair
 from lab.runs.directory import DIGESTS, MANIFEST, RECEIPTS, RunDirectory, open_run
@@ -60,7 +61,7 @@ class Runs:
         """Return the run of an arm, and its name there. Raises :class:`UnusableInput` for an unknown arm."""
         if name not in self.places:
             shown = self.first.path if len(self.all) == 1 else ", ".join(str(run.path) for run in self.all)
-            raise UnusableInput(f"{shown}: has no arm {name!r}; it has: {', '.join(self.arms)}")
+            raise UnusableInput(f"{shown}: has no arm {name!r}; {choices(name, self.arms, 'it has')}")
         place = self.places[name]
         return self.all[place.run], place.arm
 

@@ -13,6 +13,7 @@ import pytest
 
 from lab.cli.golden_judge import next_command
 from lab.golden.pool import read_pool
+from lab.nightly.plan import read_plan
 from tests.host.hosts import LAST, add_session, make_host
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -67,6 +68,8 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     # The host injects five memories, and the control as many.
     assert json.loads((out / "hybrid.json").read_text("utf-8"))["autoRecall"] == {"maxItems": 5}
     assert "Success@5" in (out / "nightly-policy.toml").read_text("utf-8")
+    assert 'unmeasured = "accept"' in (out / "nightly-policy.toml").read_text("utf-8")
+    assert read_plan(str(out / "plan.toml")).sets[0].asked.golden is None
     pool = read_pool(out / "pool.jsonl")
     pool = replace(pool, recordings=str(home / pool.recordings))
     again = f"lab init {home / 'openclaw'} --out {out}, with the options that you gave it before"
@@ -96,6 +99,9 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     assert (change["baseline"], change["candidate"], change["status"]) == ("engine", "new", "inconclusive")
     # Hits are counted among as many memories as the host injects.
     cutoffs = {line["measure"].partition("@")[2] for line in change["lines"]}
+    # The nightly plan now guards what was judged.
+    assert 'unmeasured = "accept"' not in (out / "nightly-policy.toml").read_text("utf-8")
+    assert read_plan(str(out / "plan.toml")).sets[0].asked.golden == str((out / "golden.jsonl").resolve())
     assert cutoffs - {""} == {"5"}
     assert "error" not in {line["status"] for line in change["lines"]}
     run = Path(found["run"])

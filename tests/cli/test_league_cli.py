@@ -70,7 +70,10 @@ def test_refused_arm_ends_the_command_with_its_proof(
             ("study", "league", "shipped:operators", "--arm", "bm25@64", "--out", "out"),
             "the league sets the budgets itself",
         ),
-        (("study", "league", "shipped:operators", "--arm", "bm26", "--out", "out"), "unknown arm 'bm26'; known: "),
+        (
+            ("study", "league", "shipped:operators", "--arm", "bm26", "--out", "out"),
+            "unknown arm 'bm26'; did you mean 'bm25'? known: ",
+        ),
         (
             ("study", "league", "shipped:operators", "--source", "sky", "--out", "out"),
             "unknown source 'sky'; known: given",

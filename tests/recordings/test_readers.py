@@ -90,13 +90,14 @@ def test_read_folder_orders_files_and_conversations(tmp_path: Path, write: Write
     assert [recording.conversation for recording in library.recordings] == ["ant", "zebra"]
 
 
-@pytest.mark.parametrize("name", ["LAB", "jsonl", ""])
-def test_unknown_format_lists_the_known_formats(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "near"), [("LAB", "did you mean 'lab'? "), ("jsonl", ""), ("", "")])
+def test_unknown_format_lists_the_known_formats(tmp_path: Path, name: str, near: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_library(tmp_path, name)
-    names = str(caught.value).removeprefix(f"unknown format {name!r}; known: ").split(", ")
-    assert names == sorted({*FORMATS, *VARIANTS})
-    assert {"lab", "locomo", "openclaw-archived"} < set(names)
+    said, _, names = str(caught.value).partition("known: ")
+    assert said == f"unknown format {name!r}; {near}"
+    assert names.split(", ") == sorted({*FORMATS, *VARIANTS})
+    assert {"lab", "locomo", "openclaw-archived"} < set(names.split(", "))
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))

@@ -76,12 +76,15 @@ def test_parse_arms_runs_one_system_under_two_names(tmp_path: Path) -> None:
     ("texts", "message"),
     [
         ([], "no arm given; use --arm, for instance --arm tier_first_v1 (known: tier_first_v1, tier_quota_v1, quota"),
-        (["tier_first"], "unknown arm 'tier_first'; known: tier_first_v1, tier_quota_v1, quota_flow"),
+        (
+            ["tier_first"],
+            "unknown arm 'tier_first'; did you mean 'tier_first_v1'? known: tier_first_v1, tier_quota_v1, quota_flow",
+        ),
         (["bm25", ""], "unknown arm ''; known:"),
         (["bm25@abc"], "arm 'bm25@abc': expected a whole number of tokens after @, such as bm25@256, found 'abc'"),
         (["bm25@"], "arm 'bm25@': expected a whole number of tokens after @, such as bm25@256, found ''"),
         (["bm26@abc"], "unknown arm 'bm26@abc'; known:"),
-        (["BM25"], "unknown arm 'BM25'; known:"),
+        (["BM25"], "unknown arm 'BM25'; did you mean 'bm25'? known:"),
         (["bm25", "vector", "bm25"], "arm 'bm25' is given twice"),
         (["bm25=nowhere.json"], "nowhere.json: no such file"),
     ],

@@ -259,7 +259,7 @@ def test_configuration_survives_a_round_trip() -> None:
         ("placebo", {"tokens": "5"}, "my.json: tokens: expected a whole number"),
         ("placebo", {"tokens": 64, "like": {}}, "my.json: tokens and like exclude each other"),
         ("placebo", {"like": "hybrid"}, "my.json: like: expected the configuration of an arm"),
-        ("placebo", {"like": {"lab": {"arm": "hybird"}}}, "unknown arm 'hybird'; known:"),
+        ("placebo", {"like": {"lab": {"arm": "hybird"}}}, "unknown arm 'hybird'; did you mean 'hybrid'? known:"),
         ("placebo", {"size": 1}, "my.json: unknown key 'size'; known: lab, tokens, like"),
     ],
 )

@@ -76,7 +76,8 @@ def test_every_built_in_name_has_a_maker() -> None:
 @pytest.mark.parametrize("name", ["nobody", "", "Hybrid", "lab.systems.fixed"])
 def test_require_system_of_an_unknown_name_lists_the_known_ones(publish: Publish, name: str) -> None:
     publish(point("other", f"{__name__}:made"))
-    known = f"unknown arm {name!r}; known: {', '.join(BUILT_IN)}, other"
+    near = "did you mean 'hybrid'? " if name == "Hybrid" else ""
+    known = f"unknown arm {name!r}; {near}known: {', '.join(BUILT_IN)}, other"
     assert refused(lambda: make_arm(ArmSpec("mine", name))) == known
     assert refused(lambda: parse_arms([name])) == known
 

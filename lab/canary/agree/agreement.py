@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lab.base.errors import NotComparable, UnusableInput
-from lab.base.formatting import Announce, silent
+from lab.base.formatting import Announce, choices, silent
 from lab.base.progress import Progress
 from lab.canary.agree.causes import EMBEDDER, Difference, Facts, Match, first_difference, other_embedder
 from lab.canary.agree.engine import (
@@ -246,7 +246,7 @@ def agreement(request: ReplayRequest, source: str | None = None, *, announce: An
     """
     source = source or ("given" if request.memories_from else "tools")
     if source not in SOURCES:
-        raise UnusableInput(f"unknown source {source!r}; known: {', '.join(SOURCES)}")
+        raise UnusableInput(f"unknown source {source!r}; {choices(source, SOURCES)}")
     if (source == "given") != (request.memories_from is not None):
         what = "replaces those memories; omit one" if request.memories_from else "must name the store"
         raise UnusableInput(f"--source {source}: --memories-from {what}")

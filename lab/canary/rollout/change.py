@@ -13,6 +13,7 @@ from lab.base.config_env import user_path
 from lab.base.config_resolve import INCLUDE, Resolved, resolve_config
 from lab.base.config_text import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.base.shape import expect
 from lab.canary.rollout.journal import read_config, real
 from lab.systems.openclaw.config.file import ENTRY
@@ -221,7 +222,7 @@ def _is_before(value: Mapping[str, Any], version: str) -> bool:
 def selection_change(config: Path, policy: str) -> Change:
     """Return the change of the engine's selection policy."""
     if policy not in POLICIES:
-        raise UnusableInput(f"--selection: unknown policy {policy!r}; known: {', '.join(POLICIES)}")
+        raise UnusableInput(f"--selection: unknown policy {policy!r}; {choices(policy, POLICIES)}")
     change = change_of(config, SELECTION, policy)
     slot = at_path(change.resolved.value, SLOT)
     if slot != ENTRY:

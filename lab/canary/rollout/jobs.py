@@ -14,6 +14,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 
 DAY, WEEK = 1440, 7 * 1440
 STAGES = ("A", "C")
@@ -140,7 +141,7 @@ def require_stage(stage: str) -> str:
     """Return the stage in upper case; raise :class:`UnusableInput` for another one."""
     if stage.upper() not in STAGES:
         hint = "; Stage B is one window: lab canary run" if stage.upper() == "B" else ""
-        raise UnusableInput(f"--stage {stage!r}: unknown stage; known: {', '.join(STAGES)}{hint}")
+        raise UnusableInput(f"--stage {stage!r}: unknown stage; {choices(stage, STAGES)}{hint}")
     return stage.upper()
 
 
@@ -259,7 +260,7 @@ def written(
     Raises :class:`UnusableInput` for an unknown form, and for a folder that a crontab or a unit would misread.
     """
     if form not in FORMS:
-        raise UnusableInput(f"--as: unknown form {form!r}; known: {', '.join(FORMS)}")
+        raise UnusableInput(f"--as: unknown form {form!r}; {choices(form, FORMS)}")
     if not _FOLDER.fullmatch(folder) or "%" in folder:
         raise UnusableInput(f"--folder {folder!r}: use letters, digits and ./~+@_- alone, which every scheduler reads")
     head = [f"Stage {stage}, times in {zone.key}. Written by lab canary plan.", *remarks(jobs)]

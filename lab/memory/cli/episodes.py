@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.base.errors import UnusableInput
-from lab.base.formatting import counted, shortened
+from lab.base.formatting import choices, counted, shortened
 from lab.base.set_registry import is_shipped, recordings_at, shown_path
 from lab.cli import completion, options
 from lab.cli.options import Write, in_utc
@@ -271,7 +271,7 @@ def _days(given: list[str]) -> dict[str, int | None]:
     for text in given:
         kind, _, value = text.partition("=")
         if kind not in RETENTION:
-            raise UnusableInput(f"--days {text}: unknown type {kind!r}; known: {', '.join(RETENTION)}")
+            raise UnusableInput(f"--days {text}: unknown type {kind!r}; {choices(kind, RETENTION)}")
         if value != "forever" and not (value.isdecimal() and 0 < len(value) < 7):
             raise UnusableInput(f"--days {text}: expected a number of days or forever after the =")
         days[kind] = None if value == "forever" else int(value)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.replay.plan import Plan, make_plan
 from lab.retrieval.lance import VECTOR_INDEXES, VectorIndex
 from lab.retrieval.retrievers import STORES
@@ -118,7 +119,7 @@ def plan_latency(asked: LatencyRequest) -> LatencyPlan:
 def _check(asked: LatencyRequest) -> None:
     for store in asked.stores:
         if store not in STORES:
-            raise UnusableInput(f"unknown store {store!r}; known: {', '.join(STORES)}")
+            raise UnusableInput(f"unknown store {store!r}; {choices(store, STORES)}")
     if asked.vector_index not in VECTOR_INDEXES:
         raise UnusableInput(f"unknown vector index {asked.vector_index!r}; known: {', '.join(VECTOR_INDEXES)}")
     for cadence in asked.cadences:

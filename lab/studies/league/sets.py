@@ -13,6 +13,7 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import file_name
+from lab.base.formatting import choices
 from lab.base.set_registry import SHIPPED, golden_at, is_shipped, recordings_at
 from lab.recordings.readers import FORMATS
 from lab.runs.request import ReplayRequest
@@ -79,7 +80,7 @@ def _parse(text: str, default_format: str | None) -> LeagueSet:
     path = recordings_at(f"{SHIPPED}{where}" if shipped else where)
     given = parts.pop(0) if parts and "=" not in parts[0] else None
     if given is not None and given not in FORMATS:
-        raise UnusableInput(f"set {text!r}: unknown format {given!r}; known: {', '.join(FORMATS)}")
+        raise UnusableInput(f"set {text!r}: unknown format {given!r}; {choices(given, FORMATS)}")
     if not path.exists():
         raise UnusableInput(f"set {text!r}: {path}: no such file or folder; write NAME=PATH:FORMAT")
     format_name = given or ("lab" if shipped or is_shipped(path) else default_format)
@@ -103,7 +104,7 @@ def _options(parts: Sequence[str], text: str) -> dict[str, Any]:
         if not equals:
             raise UnusableInput(f"set {text!r}: {part!r}: expected OPTION=VALUE; known: {', '.join(OPTIONS)}")
         if kind is None:
-            raise UnusableInput(f"set {text!r}: unknown option {name!r}; known: {', '.join(OPTIONS)}")
+            raise UnusableInput(f"set {text!r}: unknown option {name!r}; {choices(name, OPTIONS)}")
         try:
             read = kind(value)
         except ValueError:

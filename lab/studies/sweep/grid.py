@@ -23,7 +23,7 @@ from typing import Any
 from lab.base.config_text import parse_config
 from lab.base.errors import UnusableInput
 from lab.base.files import read_text, read_toml
-from lab.base.formatting import free_of_credentials
+from lab.base.formatting import choices, free_of_credentials
 from lab.base.shape import deep_merge, expect, json_type
 from lab.systems.registry import config_in, systems
 from lab.systems.spec import ArmSpec
@@ -110,7 +110,7 @@ def grid_of(value: Any, where: str) -> Grid:
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: arm, config, grid")
     arm = value.get("arm", DEFAULT["arm"])
     if arm not in systems():
-        raise UnusableInput(f"{where}: arm: unknown system {arm!r}; known: {', '.join(systems())}")
+        raise UnusableInput(f"{where}: arm: unknown system {arm!r}; {choices(arm, systems())}")
     shared = value.get("config", {})
     config = config_in(shared, f"{where}: config")
     expect(config, Mapping, f"{where}: config")

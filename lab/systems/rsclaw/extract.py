@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json_lines
+from lab.base.formatting import choices
 from lab.base.shape import expect, field, only_keys, optional
 from lab.systems.rsclaw.document import KINDS, normalised
 
@@ -199,7 +200,7 @@ def _candidate(record: Any, at: str) -> Candidate:
     only_keys(expect(record, dict, at), Candidate._fields, at)
     kind, text = field(record, "kind", str, at), field(record, "text", str, at)
     if kind not in KINDS:
-        raise UnusableInput(f"{at}: unknown kind {kind!r}; known: {', '.join(KINDS)}")
+        raise UnusableInput(f"{at}: unknown kind {kind!r}; {choices(kind, KINDS)}")
     if not text.strip():
         raise UnusableInput(f"{at}: field 'text' is blank")
     return Candidate(kind, text, _share(record, "confidence", at) or 0.0, _share(record, "importance", at))

@@ -50,7 +50,7 @@ def test_format_is_the_default_where_a_set_names_none(tmp_path: Path) -> None:
         ([], "no set given"),
         (["/nowhere/at/all"], "no such file or folder; write NAME=PATH:FORMAT"),
         ([str(OPERATORS.parent)], "no format; write .*:FORMAT, or --format"),
-        ([f"{OPERATORS}:locmo"], "unknown format 'locmo'; known: "),
+        ([f"{OPERATORS}:locmo"], r"unknown format 'locmo'; did you mean 'locomo'\? known: "),
         ([f"={OPERATORS}"], "no name before the equals sign"),
         (["shipped:operators", "shipped:operators"], "set 'operators' is given twice; write NAME=PATH:FORMAT"),
         (["shipped:opera"], "no such shipped set; known: .*shipped:operators"),

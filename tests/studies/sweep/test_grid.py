@@ -42,7 +42,10 @@ def test_merged_sets_only_the_values_of_the_point() -> None:
     [
         ([], "expected an object with 'grid', found a list"),
         ({"grid": {}, "grids": {}}, "unknown key 'grids'"),
-        ({"arm": "hybird", "grid": {"a": [1]}}, "arm: unknown system 'hybird'; known: tier_first_v1"),
+        (
+            {"arm": "hybird", "grid": {"a": [1]}},
+            "arm: unknown system 'hybird'; did you mean 'hybrid'? known: tier_first_v1",
+        ),
         ({"grid": {}}, "expected an object of paths"),
         ({"grid": {"autoRecall.maxItems": 3}}, "grid: autoRecall.maxItems: expected a list of values"),
         ({"grid": {"autoRecall.maxItems": []}}, "grid: autoRecall.maxItems: expected a list of values"),

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.base.shape import json_type
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.fusion import RRF, Fusion
@@ -203,7 +204,7 @@ def shown(value: object) -> str:
 def require_profile(profile: str) -> None:
     """Raise :class:`UnusableInput` unless ``profile`` is known."""
     if profile not in PROFILES:
-        raise UnusableInput(f"unknown profile {profile!r}; known: {', '.join(PROFILES)}")
+        raise UnusableInput(f"unknown profile {profile!r}; {choices(profile, PROFILES)}")
 
 
 def _given(raw: object, profile: str, where: str) -> Any:

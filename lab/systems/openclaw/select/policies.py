@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.formatting import choices
 from lab.retrieval.contract import Candidate
 from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCount, TierPlan, by_rank, recall_plans
 
@@ -301,7 +302,7 @@ def policy_named(name: str) -> Choose:
     try:
         return POLICIES[name]
     except KeyError:
-        raise UnusableInput(f"unknown selection policy {name!r}; known: {', '.join(POLICIES)}") from None
+        raise UnusableInput(f"unknown selection policy {name!r}; {choices(name, POLICIES)}") from None
 
 
 def many_of(name: str) -> Arrange | None:
