@@ -163,6 +163,7 @@ def judge(
         _directory(run) if run is not None else None,
         against=_directory(against) if against is not None else None,
         audit=read_audit(Path(receipts)) if receipts is not None else None,
+        audit_file=Path(receipts) if receipts is not None else None,
     )
 
 

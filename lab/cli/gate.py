@@ -149,18 +149,20 @@ def judge(
         judged,
         against=open_run(against) if against else None,
         audit=audit,
+        audit_file=receipts,
     )
     if receipts:
         verdict = replace(verdict, undone=undone(receipts.parent))
     if run and not against and any(rule.kind == "exact" for rule in chosen.rules):
         announce(
-            f"policy {chosen.name} is meant for --against DIR2; without it {chosen.candidate} is compared with "
+            f"policy {chosen.label} is meant for --against DIR2; without it {chosen.candidate} is compared with "
             f"{chosen.baseline}, another arm of the same run"
         )
     folder = out or run or (receipts.parent if receipts else Path())
     before = policy_of(folder)
     files = write_verdict(verdict, folder)
-    if before not in (None, verdict.policy):
+    # An edited policy is the same one to its author.
+    if before is not None and before.partition(" (")[0] != verdict.policy.partition(" (")[0]:
         announce(f"{folder}: replaced the verdict of policy {before}; give --out to keep both")
     if audit is not None:
         files.append(write_page(verdict, audit, folder, beside))

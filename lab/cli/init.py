@@ -271,7 +271,7 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
         announce(unreadable(found) or f"{log}: no receipts, so nothing was judged")
         return None
     write_atomically(out / AUDIT, dump_json(found))
-    verdict = judge(read_policy("stage-b"), audit=found)
+    verdict = judge(read_policy("stage-b"), audit=found, audit_file=out / AUDIT)
     write_verdict(verdict, out)
     return verdict
 

@@ -161,7 +161,9 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
     mine, arm = locate(run, policy.candidate)
     measures = tuple(dict.fromkeys(rule.measure for rule in rules))
     extra = more_measures(measures, mine.max_items.values())
-    scores = score_run(mine, extra)
+    # The rules need few of all measures; the other values would only be paired in vain.
+    needed = {*measures, *(f"Judged@{most}" for most in range(1, max(mine.max_items.values()) + 1))}
+    scores = score_run(mine, extra).only(needed)
     depth = mine.depths[arm]
     sides: dict[str, dict[str, Pairs]] = {}
     off: dict[str, str] = {}
@@ -176,7 +178,7 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
         if (theirs.path.resolve(), base) == (mine.path.resolve(), arm):
             raise UnusableInput(f"{side} and candidate are both {arm!r} of {run.path}; name two different arms")
         require_comparable(theirs, mine)
-        others: Scores = scores if theirs is mine else score_run(theirs, extra)
+        others: Scores = scores if theirs is mine else score_run(theirs, extra).only(needed)
         depth = min(depth, theirs.depths[base])
         arms[name] = (theirs, base, others)
         if theirs.arm(base).off:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.files import read_text, read_toml
+from lab.base.files import digest, read_text, read_toml
 from lab.base.formatting import choices
 from lab.base.shape import expect, json_type, only_keys, with_keys
 from lab.measures.catalogue import direction, entry_of, require_measure
@@ -347,6 +347,26 @@ class Policy:
     def where(self) -> str:
         """Return what an error message names: the file, else the policy."""
         return self.file or f"policy {self.name}"
+
+    @property
+    def key(self) -> str:
+        """Return the sha256 of the content, independent of the file."""
+        values = asdict(replace(self, file=None))
+        # So that policies from before this key keep their digest.
+        if self.unmeasured is None:
+            del values["unmeasured"]
+        return digest(values)
+
+    @property
+    def label(self) -> str:
+        """Return what a verdict calls the policy: a shipped one by its name, any other by its file and digest.
+
+        A policy is a shipped one only if its content is exactly that: every policy can give itself any name.
+        """
+        if self.name in shipped_policies() and read_policy(self.name).key == self.key:
+            return self.name
+        known = Path(self.file).name if self.file else self.name
+        return f"{known} (sha256 {self.key[:8]}, not a shipped policy)"
 
 
 def shipped_policies() -> list[str]:

@@ -67,7 +67,7 @@ def verdict_schema() -> dict[str, Any]:
         "policy": _TEXT,
         "run": _MAYBE_TEXT,
         "others": {"type": "object", "additionalProperties": _TEXT},
-        "policy_file": _MAYBE_TEXT,
+        **dict.fromkeys(("policy_file", "audit", "audit_file"), _MAYBE_TEXT),
     }
     answer = {"arm": _TEXT, "status": {"enum": _VERDICTS}, "sentence": _TEXT}
     judged = {

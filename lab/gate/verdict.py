@@ -206,23 +206,26 @@ JUDGED = (KINDS, ("receipts",), ("latency",), ("exact",))
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Content digests of the inputs of a verdict: of the policy (:func:`key_of`) and of each run.
+    """Content digests of the inputs of a verdict: of the policy (:attr:`Policy.key`) and of each run.
 
     ``others`` maps the path of each run that the judged run was compared with to its digest. ``policy_file`` is the
-    path of the policy; None for a shipped one.
+    path of the policy; None for a shipped one. ``audit`` is the digest of the audit, and ``audit_file`` its path.
     """
 
     policy: str
     run: str | None
     others: Mapping[str, str]
     policy_file: str | None = None
+    audit: str | None = None
+    audit_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict of a policy on a run, an audit, or both.
 
-    ``against`` is the path of the other run that the candidate was compared with, if any. ``audit`` describes the live
+    ``policy`` is its label (:attr:`Policy.label`), not what it calls itself. ``against`` is the path of the other run
+    that the candidate was compared with, if any. ``audit`` describes the live
     receipts that were judged; if there were none, its ``silent`` says what to check. ``embedder`` holds notes on arms
     configured for another embedder than the run's, on identical conversations, which count once, and on more recalls
     than the policy is meant for. ``trial`` holds
@@ -288,10 +291,12 @@ def judge(
     *,
     against: RunDirectory | None = None,
     audit: Mapping[str, Any] | None = None,
+    audit_file: Path | None = None,
 ) -> Verdict:
     """Judge a run, an audit of receipts, or both, by a policy.
 
-    ``against`` is another run; its arm with the candidate's name replaces the baseline. If the input of a rule is
+    ``against`` is another run; its arm with the candidate's name replaces the baseline. ``audit_file`` is where the
+    audit is, for the verdict to name. If the input of a rule is
     missing, the rule's status is as ``without_data`` says. Raises what :func:`lab.gate.measures.evidence` raises, and
     :class:`UnusableInput` if the input of every rule is missing.
     """
@@ -320,7 +325,7 @@ def judge(
         lines += without_input.values()
     baseline = policy.baseline if run and not against else None
     return Verdict(
-        policy.name,
+        policy.label,
         policy.about,
         str(run.path) if run else None,
         f"{against.path}:{policy.candidate}" if against else baseline,
@@ -344,7 +349,7 @@ def judge(
         )
         + _long(policy, audit),
         trial_of(*_runs(policy, run, against)),
-        _inputs(policy, run, against),
+        _inputs(policy, run, against, audit, audit_file),
         answer_of(policy, lines),
         judged_shares,
     )
@@ -372,15 +377,6 @@ def _rollback(policy: Policy, audit: Mapping[str, Any] | None) -> str | None:
     return f"{policy.rollback}; for the selection policy alone, {policy.rollback_selection}"
 
 
-def key_of(policy: Policy) -> str:
-    """Return the sha256 of a policy's content, independent of its file."""
-    values = asdict(replace(policy, file=None))
-    # So that policies from before this key keep their digest.
-    if policy.unmeasured is None:
-        del values["unmeasured"]
-    return digest(values)
-
-
 def _runs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> list[RunDirectory]:
     """Return every run of the verdict once; the policy may name arms of other runs (``DIR:ARM``)."""
     runs = [given for given in (run, against) if given is not None]
@@ -390,10 +386,23 @@ def _runs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None
     return list({each.path.resolve(): each for each in reversed(runs)}.values())[::-1]
 
 
-def _inputs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> Inputs:
+def _inputs(
+    policy: Policy,
+    run: RunDirectory | None,
+    against: RunDirectory | None,
+    audit: Mapping[str, Any] | None,
+    audit_file: Path | None,
+) -> Inputs:
     others = {str(other.path): other.content for other in _runs(policy, run, against) if other is not run}
     is_shipped = policy.file is None or Path(policy.file).parent == SHIPPED
-    return Inputs(key_of(policy), run.content if run else None, others, None if is_shipped else policy.file)
+    return Inputs(
+        policy.key,
+        run.content if run else None,
+        others,
+        None if is_shipped else policy.file,
+        digest(audit) if audit is not None else None,
+        str(audit_file) if audit_file else None,
+    )
 
 
 def overall(lines: Sequence[Line]) -> str:

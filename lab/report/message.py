@@ -7,7 +7,7 @@ numbers, and never the text of a turn or a memory.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -17,16 +17,16 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from lab.base.errors import UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import read_json, read_text, sha256_bytes
 from lab.base.formatting import counted, sentence, visible, without_credentials
 from lab.base.shape import field
 from lab.compare.changes import cause
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
-from lab.gate.outputs import by_reason, gravest_first, judged_notes, verdict_of
+from lab.gate.outputs import Stale, Unchecked, by_reason, gravest_first, judged_notes, rejudge, verdict_of
 from lab.gate.verdict import SCHEMA as GATE
-from lab.gate.verdict import Verdict
+from lab.gate.verdict import Verdict, overall
 from lab.nightly.nightly_folder import KIND as NIGHTLY
 from lab.nightly.nightly_folder import PAGE as NIGHTLY_PAGE
 from lab.nightly.nightly_folder import RESULT, action_after
@@ -74,7 +74,9 @@ def message_at(path: Path, link: str | None = None, log: Path | None = None) -> 
     ``path`` is the folder of a nightly run, of a run that was judged, or of a verdict; or a file with what ``lab
     gate``, ``lab nightly run`` or ``lab acceptance`` wrote or printed with ``--json``. ``link`` replaces the path of
     the page. With ``log``, the standard error of the command, an empty or missing file becomes a message that says why
-    there is no verdict. Raises :class:`UnusableInput` for anything else.
+    there is no verdict. A verdict of ``lab gate`` is judged again; one whose run or audit is not there is marked as not
+    checked. Of the others, every status must follow from what is below it. Raises :class:`CannotMeasure` for a verdict
+    that is stale, and :class:`UnusableInput` for anything else.
     """
     file = _file_in(path) if path.is_dir() else path
     if log is not None and (not file.exists() or not read_text(file).strip()):
@@ -129,9 +131,16 @@ def _harmless(action: Action) -> Action:
     return Action(_line(action.sentence), None if action.command is None else _whole(action.command))
 
 
-def _title(word: str, what: str, trial: Sequence[str]) -> str:
-    reasons = trial_line(trial)
-    return _line(f"{word}: {what}{f' [{reasons}]' if reasons else ''}")
+def _title(word: str, what: str, trial: Sequence[str], unchecked: str = "") -> str:
+    beside = [note for note in (trial_line(trial), unchecked) if note]
+    return _line(" ".join([f"{word}: {what}", *(f"[{note}]" for note in beside)]))
+
+
+def _require_derived(status: str, below: Iterable[str], where: str) -> None:
+    """Raise :class:`CannotMeasure` unless a status is the gravest of those below it."""
+    derived = min(below, key=GRAVITY.index, default=status)
+    if status != derived:
+        raise CannotMeasure(f"{where}: is stale: its status {status} does not follow from what is below it, {derived}")
 
 
 def _page(folder: Path, name: str, link: str | None) -> str | None:
@@ -150,7 +159,13 @@ def _without_name(line: Line) -> str:
 
 
 def _of_gate(data: Mapping[str, Any], where: str, folder: Path, link: str | None) -> Message:
-    verdict = verdict_of(data, where)
+    verdict, unchecked = verdict_of(data, where), ""
+    try:
+        verdict = rejudge(verdict, folder)
+    except Unchecked as error:
+        unchecked = f"not checked: {error}"
+    except Stale as error:
+        raise CannotMeasure(f"{where}: is stale: {error}; run lab gate again") from None
     what = f"gate {verdict.policy}"
     if verdict.candidate:
         against = f" against {_short(verdict.baseline)}" if verdict.baseline else ""
@@ -162,7 +177,7 @@ def _of_gate(data: Mapping[str, Any], where: str, folder: Path, link: str | None
     facts = (*_receipts(verdict), *(("judged", note) for note in judged_notes(verdict)))
     return Message(
         verdict.status,
-        _title(f"{verdict.status.upper()}{verdict.on_what}", what, verdict.trial),
+        _title(f"{verdict.status.upper()}{verdict.on_what}", what, verdict.trial, unchecked),
         _line(reasons),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
@@ -189,6 +204,9 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
         for entry in field(data, "sets", list, where)
     ]
     status = field(data, "status", str, where)
+    for name, verdict, _ in sets:
+        _require_derived(verdict.status, [overall(verdict.lines)], f"{where}: set {name!r}")
+    _require_derived(status, [verdict.status for _, verdict, _ in sets], where)
     of_status = [name for name, verdict, _ in sets if verdict.status == status]
     verdicts = sorted(sets, key=lambda entry: GRAVITY.index(entry[1].status))
     rules = [rule for name, verdict, _ in verdicts for rule in _rules(verdict.lines, f"{name}: ")]
@@ -235,6 +253,7 @@ def _of_acceptance(data: Mapping[str, Any], where: str, folder: Path, link: str 
         for result in field(data, "criteria", list, where)
         if result["applies"] and result["arm"] not in data["readings"]
     ]
+    _require_derived(status, [result["status"] for result in results], where)
     unmet = [result for result in results if result["status"] != PASS]
     unmet.sort(key=lambda result: GRAVITY.index(result["status"]))
     rules = [

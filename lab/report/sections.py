@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lab.base.errors import UnusableInput
 from lab.base.formatting import counted, milliseconds, p_value, sentence
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.gate.line import Line, deciding
 from lab.gate.measures import CLAIMS
-from lab.gate.outputs import by_status, clauses, deciding_first, headline, read_verdict, rollback, why_stale
+from lab.gate.outputs import Stale, by_status, clauses, deciding_first, headline, read_verdict, rejudge, rollback
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction, entry_of, widest
 from lab.measures.latency import Quantile, Stage, least_n
@@ -48,21 +47,15 @@ class Table(NamedTuple):
 def verdict_model(run: RunDirectory) -> tuple[dict[str, Any] | None, str | None]:
     """Return the texts of a run's current verdict or None, and why a stale verdict is not shown or None.
 
-    Raises :class:`UnusableInput` if the file is not a verdict.
+    Raises :class:`lab.base.errors.UnusableInput` if the file is not a verdict.
     """
     path = run.path / VERDICT
     if not path.is_file():
         return None, None
-    verdict = read_verdict(path)
     try:
-        stale = why_stale(verdict, run)
-        model = None if stale else _verdict_texts(verdict)
-    except (AttributeError, KeyError, TypeError) as error:
-        # The field names are right, but a value is not.
-        raise UnusableInput(
-            f"{path}: not a verdict of `lab gate` ({error}); remove it, or run `lab gate` again"
-        ) from None
-    return model, f"{VERDICT} is stale and is not shown: {stale}. Run lab gate again." if stale else None
+        return _verdict_texts(rejudge(read_verdict(path), run.path, run)), None
+    except Stale as stale:
+        return None, f"{VERDICT} is stale and is not shown: {stale}. Run lab gate again."
 
 
 def _verdict_texts(verdict: Verdict) -> dict[str, Any]:

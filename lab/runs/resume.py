@@ -285,7 +285,7 @@ def _reopened(run: RunDirectory, fresh: Callable[[], Fresh]) -> RunDirectory:
     """Restore the golden set of a run if it is missing, check the files of done conversations, and return the run.
 
     If conversations of a run that has ended are replayed again, its manifest lets go of their files first: so a replay
-    that is killed at any moment can be resumed, and nothing beside the manifest of a complete run ever counts.
+    that is killed at any time can be resumed, and nothing beside the manifest of a complete run ever counts.
     """
     if run.manifest.status == COMPLETE:
         _remove_recorded(run)

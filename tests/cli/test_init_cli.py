@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli.golden_judge import next_command
+from lab.gate.policy import read_policy
 from lab.golden.pool import read_pool
 from lab.nightly.plan import read_plan
 from tests.host.hosts import LAST, add_session, make_host
@@ -112,7 +113,9 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     assert run.name.startswith("judged-2026-11-23-")
     assert [path.name for path in (out / "snapshots").iterdir()] == ["2026-11-23"]
     said = lab("nightly", "message", str(run), cwd=home).stdout
-    assert said.startswith("? INCONCLUSIVE: gate rollout, new against engine [trial: ")
+    first = " ".join(said.split("[trial: ")[0].split())
+    label = f"policy.toml (sha256 {read_policy(str(out / 'policy.toml')).key[:8]}, not a shipped policy)"
+    assert first == f"? INCONCLUSIVE: gate {label}, new against engine"
 
     assert _files(home / "openclaw") == before
     written = {name: data for name, data in _files(home).items() if not name.startswith("openclaw/")}

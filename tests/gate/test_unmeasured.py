@@ -15,7 +15,7 @@ from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, decidi
 from lab.gate.measures import SAFETY, Evidence, judge_compared
 from lab.gate.outputs import by_reason, gravest_first, headline, write_verdict
 from lab.gate.policy import SHIPPED, Policy, Rule, read_policy
-from lab.gate.verdict import Verdict, judge, key_of, overall
+from lab.gate.verdict import Verdict, judge, overall
 from lab.report.build import build_report
 from lab.report.message import message_at
 from lab.runs.directory import RunDirectory
@@ -122,8 +122,8 @@ def test_first_rollout_policy_stays_as_it_was() -> None:
     data = (SHIPPED / f"{name}.toml").read_bytes()
     assert hashlib.sha256(data).hexdigest() == "d0cf392515847955d7ce885698104710effbf0c82964111ff9e702af29624745"
     policy = read_policy(name)
-    assert key_of(policy) == "82bf519640279b5583aa77927a3aa1fae93ff394abb683ce3f5ab8f647cc23d1"
-    assert key_of(replace(policy, unmeasured="accept")) != key_of(policy)
+    assert policy.key == "82bf519640279b5583aa77927a3aa1fae93ff394abb683ce3f5ab8f647cc23d1"
+    assert replace(policy, unmeasured="accept").key != policy.key
     assert {rule.without_data for rule in policy.rules if rule.measure == "RepeatRate"} == {"error"}
 
 

@@ -70,7 +70,8 @@ def _nightly(folder: Path, *verdicts: Verdict, **changed: Any) -> Path:
 
 def test_message_says_what_was_decided_why_and_what_to_do(tmp_path: Path) -> None:
     made = _written(tmp_path, VERDICT)
-    assert made.headline == "✖ FAIL: gate rollout, new against old [trial: embedder hashing]"
+    unchecked = "[not checked: it does not record its policy and runs]"
+    assert made.headline == f"✖ FAIL: gate rollout, new against old [trial: embedder hashing] {unchecked}"
     assert made.sentence.startswith("A misleading memory is injected at 44% of the probes that have one, against 12%")
     assert [rule.partition(":")[0] for rule in made.rules] == ["fail", "inconclusive"]
     assert made.rules[1] == "inconclusive: HardRules: open. What would settle it: 30 more conversations."
@@ -191,7 +192,8 @@ def test_nightly_message_counts_sets_and_names_the_command(tmp_path: Path) -> No
     result["sets"][1]["exact"]["first"] = [{"explain": ["lab explain before", explain]}]
     (tmp_path / "nightly.json").write_bytes(dump_json(result))
     assert message_at(tmp_path).action.command == explain
-    result["status"] = "error"
+    broken = replace(passed, status=ERROR, lines=(Line("a/a", "receipts", ERROR, True, "differ"),))
+    result["status"], result["sets"][0]["verdict"] = ERROR, broken.as_json()
     result["sets"][0]["reproduces"] = {"changed": 3, "turns": 20, "before": "x/run", "after": "x/again"}
     (tmp_path / "nightly.json").write_bytes(dump_json(result))
     assert message_at(tmp_path).action.command == "lab diff x/run x/again"

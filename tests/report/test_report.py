@@ -7,7 +7,7 @@ import re
 import shlex
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -264,10 +264,12 @@ def test_flipped_without_recordings_has_no_explanations(
 
 
 def test_report_shows_the_verdict_and_refuses_an_invalid_one(
-    hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path]
+    hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = open_run(copy_of(hostile))
     verdict = judge(read_policy("nightly"), run)
+    evidence = verdict.evidence
+    assert evidence is not None
     write_atomically(run.path / "verdict.json", dump_json(verdict.as_json()))
     model, stale = verdict_model(run)
     assert model is not None
@@ -279,15 +281,26 @@ def test_report_shows_the_verdict_and_refuses_an_invalid_one(
     sliced = Line("slice", "Success@6", PASS, False, "why", slice="type=todo")
     changed = replace(verdict, status=FAIL, lines=(*verdict.lines, harm, sliced), about="It does no harm.")
     write_atomically(run.path / "verdict.json", dump_json(changed.as_json()))
-    build_report(run)
+    with monkeypatch.context() as patched:
+        patched.setattr("lab.report.sections.rejudge", lambda verdict, *_: verdict)
+        build_report(run)
     html = (run.path / "report.html").read_text("utf-8")
     assert "It does no harm." not in html
     assert "The policy has slice rules of its own, which are tested" in html
     for page in ("report.html", "report.md"):
         text = (run.path / page).read_text("utf-8")
         assert re.search(r"Advisory rules that fail: .*limit Forbidden@6 \(advisory\)\.", text)
-    edited = ({"status": None}, {"status": "error", "rollback": "x", "audit": {"silent": 5}}, {"lines": [5]})
-    for value in ({"verdict": "go"}, [], *(verdict.as_json() | one for one in edited)):
+    for edited in (
+        {"status": None},
+        {"rollback": "x"},
+        {"audit": {"silent": 5}},
+        {"evidence": {**asdict(evidence), "run": 5}},
+    ):
+        write_atomically(run.path / "verdict.json", dump_json(verdict.as_json() | edited))
+        model, stale = verdict_model(run)
+        assert model is None
+        assert str(stale).startswith("verdict.json is stale and is not shown: ")
+    for value in ({"verdict": "go"}, [], verdict.as_json() | {"lines": [5]}):
         write_atomically(run.path / "verdict.json", dump_json(value))
         with pytest.raises(UnusableInput, match="not a verdict of `lab gate`"):
             build_report(run)

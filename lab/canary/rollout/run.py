@@ -44,7 +44,7 @@ from lab.canary.rollout.journal import (
 )
 from lab.canary.rollout.recover import SCHEMA, RolledBack, finish, remove_parts, roll_back
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS
-from lab.gate.outputs import read_verdict, why_stale, write_verdict
+from lab.gate.outputs import Stale, read_verdict, rejudge, write_verdict
 from lab.gate.policy import Policy
 from lab.gate.receipts import CANARY as RECEIPT
 from lab.gate.receipts import undone
@@ -92,7 +92,7 @@ class Plan:
         change, folder = self.change, State(self.change.config).folder
         check = f" and wait for: {self.check}" if self.check else ""
         guarded = "start a guard that rolls back if this process is killed" if self.guard else "start no guard"
-        judged = f"audit them, judge by policy {self.policy.name}"
+        judged = f"audit them, judge by policy {self.policy.label}"
         golden = f"run the golden check: {self.golden}; " if self.golden else ""
         return [
             f"write the journal and the backup to {folder}; {guarded}",
@@ -268,7 +268,8 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
         outcome.golden = _golden(plan, outcome)
     write_atomically(plan.out / AUDIT, dump_json(window.audit))
     # Until it is rolled back, the switch that was made is what there is to undo.
-    outcome.verdict = replace(judge(plan.policy, audit=window.audit), rollback=state.command)
+    judged = judge(plan.policy, audit=window.audit, audit_file=plan.out / AUDIT)
+    outcome.verdict = replace(judged, rollback=state.command)
     write_verdict(outcome.verdict, plan.out)
     if plan.change.path == SELECTION:
         _require_effect(plan.change.after, window.audit)
@@ -351,16 +352,20 @@ class Applied(NamedTuple):
 
 
 def verdict_at(path: Path) -> tuple[Verdict, Path]:
-    """Return the verdict of a file or a folder, and its folder.
+    """Return the verdict of a file or a folder, judged again, and its folder.
 
-    Raises :class:`UnusableInput` for a folder without one, and names the newest below it.
+    Raises :class:`UnusableInput` for a folder without one, and names the newest below it; and :class:`CannotMeasure`
+    for a verdict that is stale: nothing follows from it.
     """
     file = path / VERDICT if path.is_dir() else path
     if path.is_dir() and not file.is_file():
         below = sorted(path.glob(f"*/{VERDICT}"), key=lambda each: (each.parent.name != LIVE, each.stat().st_mtime))
         name = f"; name the folder of a verdict, such as {below[-1].parent}" if below else "; lab gate writes one"
         raise UnusableInput(f"{path}: has no {VERDICT}{name}")
-    return read_verdict(file), file.parent
+    try:
+        return rejudge(read_verdict(file), file.parent), file.parent
+    except Stale as stale:
+        raise CannotMeasure(f"{file}: is stale: {stale}; nothing follows from it: run lab gate again") from None
 
 
 def patch_of(verdict: Verdict, folder: Path, before: Any = None) -> Patch:
@@ -368,16 +373,14 @@ def patch_of(verdict: Verdict, folder: Path, before: Any = None) -> Patch:
 
     A pass sets what was judged: what a canary switched, or the differences between candidate and baseline of a run.
     Anything else sets back what a canary switched, if the configuration ``before`` still has it, and otherwise nothing.
-    Raises :class:`UnusableInput` if the verdict is out of date, or does not say which configuration was judged.
+    Raises :class:`UnusableInput` if the verdict does not say which configuration was judged.
     """
     passed = verdict.status == PASS
     if verdict.run is None:
         return _of_receipts(verdict, folder, before, passed=passed)
     if not passed:
         return Patch({}, f"the verdict is {verdict.status}, so {verdict.baseline} stays")
-    run = open_run(_run_of(verdict, folder))
-    if (stale := why_stale(verdict, run)) is not None:
-        raise UnusableInput(f"{folder / VERDICT}: is out of date: {stale}; run lab gate again")
+    run = open_run(Path(verdict.run))
     if verdict.against or verdict.candidate is None or verdict.baseline is None or ":" in verdict.baseline:
         raise UnusableInput(f"{folder / VERDICT}: compares with another run, so it names no change of a configuration")
     candidate, baseline = (_config_of(run.arm(name)) for name in (verdict.candidate, verdict.baseline))
@@ -415,18 +418,6 @@ def _switched(folder: Path) -> tuple[tuple[str, ...], str | None, str]:
         before = DEFAULT_SELECTION
     # Without the key a host takes its own memory.
     return path, HOST_MEMORY if before is None else str(before), after
-
-
-def _run_of(verdict: Verdict, folder: Path) -> Path:
-    """Return the folder of the judged run: where it was, or where the verdict is."""
-    named = Path(str(verdict.run))
-    for path in (folder, named):
-        try:
-            open_run(path)
-        except LabError:
-            continue
-        return path
-    raise UnusableInput(f"{named}: the judged run is not there any more; judge it again with lab gate")
 
 
 def _config_of(arm: Any) -> Any:

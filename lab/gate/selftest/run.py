@@ -488,7 +488,7 @@ def self_test(
         judged = judge_swaps(clean, pairs_to_swap(clean, policy), policy, draws, seed)
         sandbox.seconds = max(SECONDS, round(TIMES * spent))
         trials = _try_all(sandbox, faults, clean, policy, jobs, announce)
-    return Report(policy.name, tuple(trials), judged, turns, spent, time.perf_counter() - started)
+    return Report(policy.label, tuple(trials), judged, turns, spent, time.perf_counter() - started)
 
 
 def _sound(sandbox: Sandbox, root: Path) -> tuple[dict[str, Clean], float]:

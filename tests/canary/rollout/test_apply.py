@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import json5
 import pytest
 
+from lab.base.files import dump_json
+from lab.canary.audit.audit import audit
+from lab.gate.outputs import read_verdict, rejudge, write_verdict
+from lab.gate.policy import read_policy
+from lab.gate.verdict import judge
+from tests.canary.conftest import receipt_of
 from tests.canary.rollout.conftest import CONFIG, ENTRY
 from tests.commands import run_here
 
@@ -114,8 +122,10 @@ def test_verdict_of_a_changed_policy_is_refused(run: Path, tmp_path: Path) -> No
     policy = tmp_path / "policy.toml"
     policy.write_text(policy.read_text("utf-8").replace("at_most = 1.0", "at_most = 0.9"), "utf-8")
     done = run_here("canary", "apply", folder)
-    assert done.returncode == 2
-    assert "is out of date: policy small has changed since; run lab gate again" in done.stderr
+    assert done.returncode == 4
+    assert re.search(
+        r"is stale: policy policy\.toml \(sha256 \w{8}, not a shipped policy\) has changed since", done.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,15 +144,71 @@ def test_no_verdict_is_refused_in_one_line(tmp_path: Path, name: str, text: str,
     assert done.stderr.count("\n") == 1
 
 
+LIMIT = {"pass": (9, 1), "fail": (0, 1), "inconclusive": (9, 99)}
+
+
 def canary(folder: Path, status: str, before: str | None, after: str = ENTRY) -> Path:
-    """Write what a canary leaves: its receipt and a verdict on receipts."""
+    """Write what a canary leaves: its receipt, its audit, and a verdict on it."""
     path = ["plugins", "slots", "memory"]
     receipt = {"schema": "lab.canary.v1", "path": path, "before": before, "after": after}
     (folder / "canary.json").write_text(json.dumps(receipt), "utf-8")
-    fields = dict.fromkeys(("run", "baseline", "candidate", "rollback", "against", "audit", "evidence", "control"))
-    verdict = {"schema": "lab.verdict.v1", "trial": [], "policy": "stage-b", "about": "", "status": status, **fields}
-    (folder / "verdict.json").write_text(json.dumps({**verdict, "lines": [], "embedder": [], "judged": None}), "utf-8")
+    lines = [
+        f"openclaw-mem-engine:autoRecall.receipt {json.dumps(receipt_of([f'm{number}', 'n1']))}" for number in range(9)
+    ]
+    (folder / "gateway.log").write_text("\n".join(lines) + "\n", "utf-8")
+    found = audit([str(folder / "gateway.log")])
+    (folder / "audit.json").write_bytes(dump_json(found))
+    most, receipts = LIMIT[status]
+    rule = f'[[receipts]]\nmeasure = "limits.items_most"\nat_most = {most}\n'
+    policy = folder / "small.toml"
+    policy.write_text(f'name = "small"\nabout = "x"\nminimum_receipts = {receipts}\n{rule}', "utf-8")
+    verdict = judge(read_policy(str(policy)), audit=found, audit_file=folder / "audit.json")
+    assert verdict.status == status
+    write_verdict(verdict, folder)
     return folder
+
+
+def edited(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    verdict = json.loads((folder / "verdict.json").read_bytes())
+    change(verdict)
+    (folder / "verdict.json").write_text(json.dumps(verdict), "utf-8")
+
+
+def altered(path: Path, before: str, after: str) -> None:
+    text = path.read_text("utf-8")
+    assert before in text
+    path.write_text(text.replace(before, after), "utf-8")
+
+
+STALE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "status": (lambda folder: edited(folder, lambda one: one.update(status="pass")), "its status pass does not follow"),
+    "status and rule": (
+        lambda folder: edited(folder, lambda one: (one.update(status="pass"), one["lines"][0].update(status="pass"))),
+        "its rule receipts limits.items_most has status pass, and its inputs give fail",
+    ),
+    "audit": (
+        lambda folder: altered(folder / "audit.json", '"items_most": 2', '"items_most": 0'),
+        "its audit has changed since",
+    ),
+    "no audit": (lambda folder: (folder / "audit.json").unlink(), "audit.json is not there"),
+    "policy": (
+        lambda folder: altered(folder / "small.toml", "at_most = 0", "at_most = 7"),
+        "has changed since",
+    ),
+    "no policy": (lambda folder: (folder / "small.toml").unlink(), "small.toml is not there"),
+    "no digests": (lambda folder: edited(folder, lambda one: one.update(evidence=None)), "does not record its policy"),
+}
+
+
+@pytest.mark.parametrize("attack", STALE)
+def test_nothing_follows_from_a_canary_whose_verdict_was_edited(tmp_path: Path, attack: str) -> None:
+    change, message = STALE[attack]
+    change(canary(tmp_path, "fail", "memory-lancedb"))
+    done = run_here("canary", "apply", tmp_path)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "verdict.json: is stale: " in done.stderr
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_canary_that_passed_sets_what_it_switched(tmp_path: Path) -> None:
@@ -203,11 +269,8 @@ def test_key_that_the_candidate_lacks_is_not_set(run: Path, tmp_path: Path, monk
 
 def test_run_beside_the_verdict_comes_before_the_one_that_it_names(run: Path, tmp_path: Path) -> None:
     """A run that was copied with its verdict is judged by its own files, also if another is where it was."""
-    from lab.canary.rollout.run import _run_of
-    from lab.gate.outputs import read_verdict
-
     verdict = read_verdict(judged(run, tmp_path, "tier_quota_v1") / "verdict.json")
-    assert _run_of(verdict, tmp_path) == Path(str(verdict.run))
+    assert rejudge(verdict, tmp_path).run == verdict.run
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
-    assert _run_of(verdict, copy) == copy
+    assert rejudge(verdict, copy).run == str(copy)
