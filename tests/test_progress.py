@@ -17,27 +17,41 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_progress_says_the_time_left(clock: list[float]) -> None:
-    progress = Progress(4)
-    assert progress.begin("attic") == "attic (1 of 4)"
-    clock[0] = 20
-    assert progress.next("attic: done") == "attic: done (1 of 4, 60 s left)"
-    clock[0] = 60
-    assert progress.next("den: done") == "den: done (2 of 4, 60 s left)"
-    assert progress.begin("loft") == "loft (3 of 4, 60 s left)"
+    progress = Progress(6)
+    assert progress.begin("attic") == "attic (1 of 6)"
+    # The first part waits for the model.
+    clock[0] = 90
+    assert progress.next("attic: done") == "attic: done (1 of 6)"
+    clock[0] = 100
+    assert progress.next("den: done") == "den: done (2 of 6)"
+    clock[0] = 110
+    assert progress.next("loft: done") == "loft: done (3 of 6, 30 s left)"
+    assert progress.begin("mill") == "mill (4 of 6, 30 s left)"
+
+
+def test_time_left_follows_the_later_half(clock: list[float]) -> None:
+    progress = Progress(40)
+    for part in range(20):
+        clock[0] += 1 if part < 10 else 4
+        line = progress.next("part")
+    assert line == "part (20 of 40, 80 s left)"
 
 
 def test_progress_ignores_parts_of_an_earlier_process(clock: list[float]) -> None:
-    progress = Progress(10, done=7)
-    clock[0] = 30
-    assert progress.next("attic") == "attic (8 of 10, 60 s left)"
+    progress = Progress(20, done=7)
+    for _ in range(3):
+        clock[0] += 6
+        line = progress.next("attic")
+    assert line == "attic (10 of 20, 60 s left)"
 
 
 def test_short_times_and_the_last_part_have_no_time_left(clock: list[float]) -> None:
-    progress = Progress(2)
-    clock[0] = 4
-    assert progress.next("attic") == "attic (1 of 2)"
+    progress = Progress(5)
+    for part in range(1, 5):
+        clock[0] += 4
+        assert progress.next("attic") == (f"attic ({part} of 5, 8 s left)" if part == 3 else f"attic ({part} of 5)")
     clock[0] = 400
-    assert progress.next("den") == "den (2 of 2)"
+    assert progress.next("den") == "den (5 of 5)"
 
 
 def test_each_once_announces_notes_once_and_progress_always() -> None:

@@ -6,8 +6,9 @@ import time
 
 from lab.base.formatting import Announce, duration
 
-# Below this many seconds the time left is not worth reading.
-SHORT = 5.0
+# Below this many seconds the time left is not worth reading; before this many parts it would be a guess, because the
+# first ones wait for a model or for the other processes.
+SHORT, FEWEST = 5.0, 3
 
 
 class Passing(str):
@@ -34,18 +35,18 @@ def each_once(announce: Announce) -> Announce:
 class Progress:
     """Counts the parts of a task that are done.
 
-    ``total`` is the number of parts, ``done`` those that an earlier process finished. The time left assumes that parts
-    take the same time; it is estimated from those of this process.
+    ``total`` is the number of parts, ``done`` those that an earlier process finished. The time left is that of the
+    later half of the parts which this process has done.
     """
 
     def __init__(self, total: int, done: int = 0) -> None:
-        self._total = total
-        self._before = self._done = done
-        self._began = time.perf_counter()
+        self._total, self._done = total, done
+        self._ends: list[float] = []
 
     def next(self, what: str) -> Passing:
         """Count a part as done; return the line ``WHAT (3 of 24, 40 s left)``."""
         self._done += 1
+        self._ends.append(time.perf_counter())
         return self._line(what, self._done)
 
     def begin(self, what: str) -> str:
@@ -54,7 +55,8 @@ class Progress:
 
     def _line(self, what: str, number: int) -> Passing:
         part = f"{number} of {self._total}"
-        done = self._done - self._before
-        elapsed = time.perf_counter() - self._began
-        left = elapsed / done * (self._total - self._done) if done else 0.0
+        done, left = len(self._ends), 0.0
+        if done >= FEWEST:
+            many = max(FEWEST - 1, done // 2)
+            left = (self._ends[-1] - self._ends[-1 - many]) / many * (self._total - self._done)
         return Passing(f"{what} ({part}, {duration(left)} left)" if left >= SHORT else f"{what} ({part})")

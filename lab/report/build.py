@@ -318,7 +318,7 @@ SECTIONS = {
     "turns": "Turn by turn",
     "saturation": "Increasing the must_remember share",
     "stored": "What was stored",
-    "latency": "Latency by stage",
+    "latency": "Time of the replay by stage",
     "run": "Run",
 }
 

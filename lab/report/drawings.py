@@ -255,8 +255,8 @@ FIGURES = (
         "stages",
         "latency",
         "",
-        "Measured during this replay, on its store and with searches shared between arms; lab study latency measures "
-        "the live path. The first turn of each conversation is left out.",
+        "Measured during this replay, without the first turn of each conversation. lab study latency measures what a "
+        "live turn waits, with a search of its own over LanceDB for every arm: ratios of arms differ from these.",
         _stages,
         repeatable=False,
     ),

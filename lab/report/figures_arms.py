@@ -309,11 +309,13 @@ def turn_chart(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, str
     if slow:
         stage, most = max(means[slow].items(), key=lambda entry: (entry[1], entry[0]))
         share = most / totals[slow] if totals[slow] else 0.0
-        title = f"{slow} is slowest: {milliseconds(totals[slow])} ms per turn, {share:.0%} of it in {stage}"
+        title = (
+            f"In this replay {slow} takes most: {milliseconds(totals[slow])} ms a turn, {share:.0%} of it in {stage}"
+        )
     shown = dict(list(means.items())[:MOST_NAMES])
     subtitle = (
-        f"Mean of each stage of a warm turn, {of_all(len(shown), len(totals))}, measured in the replay; "
-        "p50 and p95 of the turn. The time to embed the prompt is not included."
+        f"Mean of each stage of a warm turn, {of_all(len(shown), len(totals))}; p50 and p95 of the turn. This is no "
+        "turn's wait: a replay embeds prompts before, searches in memory, and charges a shared search to every arm."
     )
     bars, colours = stage_bars([(arm, notes.get(arm, ""), by_stage) for arm, by_stage in shown.items()])
     return Chart(Words(title, subtitle), [bars], areas(colours))

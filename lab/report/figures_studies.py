@@ -422,7 +422,10 @@ def size_chart(warm: Turns) -> Chart:
         values = [edge for one in series for _, low, high in one.band for edge in (low, high)]
         y = powers_axis([10**value for value in values], "milliseconds per turn")
         panels.append(Plot(series, x, y, title if series else f"{title}: n too small"))
-    words = Words("Memory latency of a turn by store size", "Bars are 95 % intervals.")
+    words = Words(
+        "Memory latency of a turn by store size",
+        "Each arm searches, selects and renders by itself; the prompt is embedded before. Bars are 95 % intervals.",
+    )
     return Chart(words, panels, list(key.values()), across=2)
 
 

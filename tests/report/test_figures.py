@@ -357,7 +357,7 @@ def test_tiers_chart_title_leaves_out_empty_parts(shares: dict[str, list[dict[st
 
 def test_turn_chart_stacks_to_the_mean_turn() -> None:
     chart = turn_chart(STAGES, {"first": "p50 4 ms"})
-    assert chart.words.title == "first is slowest: 4.5 ms per turn, 67% of it in select"
+    assert chart.words.title == "In this replay first takes most: 4.5 ms a turn, 67% of it in select"
     panel = _panel(chart)
     assert isinstance(panel, Bars)
     assert panel.rows[0] == ("first", {"search": 1.0, "select": 3.0, "others": 0.5}, "p50 4 ms", 0.0)

@@ -33,6 +33,7 @@ from lab.memory.cli.memory_options import (
     named,
     opened,
     plain,
+    read_only,
     require_format,
     require_scope,
     warn,
@@ -216,8 +217,7 @@ def backfill(
         "backfill",
         config=config,
         profile=profile,
-        write=True,
-        dry_run=not write,
+        write=write,
         despite_gateway=despite_gateway,
         wait=wait,
     ) as session:
@@ -226,7 +226,7 @@ def backfill(
         if not write:
             filled = table.unfilled()
         elif session.context.read_only:
-            _refuse(session)
+            raise read_only(session)
         else:
             added, filled = table.backfill()
             missing = list(added)
@@ -257,8 +257,7 @@ def compact(
         "compact",
         config=config,
         profile=profile,
-        write=True,
-        dry_run=not write,
+        write=write,
         despite_gateway=despite_gateway,
         wait=wait,
         keep_seconds=int(keep * 86400),
@@ -267,7 +266,7 @@ def compact(
         before = after = table.describe()
         if write:
             if session.context.read_only:
-                _refuse(session)
+                raise read_only(session)
             table.compact()
             after = table.describe()
     warn(*session.notes)
@@ -358,14 +357,6 @@ def _require_unprotected(folder: Path) -> None:
         raise UnusableInput(f"{protected}: is write-protected; nothing was written")
 
 
-def _refuse(session: Session) -> None:
-    table, context = session.require_table(), session.context
-    why = (
-        f"{context.read_only_source} makes the tools read-only" if context.config.read_only else table.read_only_reason
-    )
-    raise UnusableInput(f"{table.folder}: nothing was written, because {why}")
-
-
 def _error(result: ToolResult, text: str) -> LabError | None:
     """Return the error of a tool on documents, None if it did what it was to do."""
     if result.error not in (None, "docs_cold_lane_disabled", "empty_query", "readonly_mode"):
@@ -415,9 +406,8 @@ def import_file(
         embedder=embedder,
         dimension=dimension,
         scope=scope,
-        write=True,
+        write=write,
         create=True,
-        dry_run=not write,
         despite_gateway=despite_gateway,
         compact_every=compact_every,
         wait=wait,

@@ -171,9 +171,13 @@ def opened(
     keep_seconds: int | None = None,
     role: Role = "document",
     scope: str | None = None,
+    write: bool | None = None,
     **options: Any,
 ) -> Iterator[Session]:
-    """Yield the session of a command (:func:`lab.memory.tools.session.open_session`)."""
+    """Yield the session of a command (:func:`lab.memory.tools.session.open_session`).
+
+    ``write`` is None for one that only reads; one that would change the table without ``write`` is dry.
+    """
     from lab.memory.table.lance_table import TableSettings
     from lab.memory.tools.session import configured, open_session
 
@@ -189,6 +193,8 @@ def opened(
         settings=settings if keep_seconds is None else replace(settings, keep_seconds=keep_seconds),
         what=f"lab memory {command}",
         model="" if name == "none" else name,
+        write=write is not None,
+        dry_run=write is False,
         **options,
     ) as session:
         yield session
@@ -295,11 +301,8 @@ def finish(
 
 def _refusal(result: ToolResult, session: Session) -> LabError | None:
     """Return the error of a refused call, with the exit code of its reason; say what the preflight could not judge."""
-    table, context = session.table, session.context
-    if table is not None and table.read_only_reason and result.error == "readonly_mode":
-        hint = "; --despite-gateway writes all the same" if "gateway" in table.read_only_reason else ""
-        by = context.read_only_source if context.config.read_only else table.read_only_reason
-        return UnusableInput(f"{table.folder}: nothing was written, because {_reason(by)}{hint}")
+    if session.table is not None and session.table.read_only_reason and result.error == "readonly_mode":
+        return read_only(session)
     judged = preflight_sentence((result.details.get("receipt") or {}).get("weiJiMemoryPreflight"))
     if result.error in CHECKED:
         return CheckFailed(f"{result.text}{f' Cause: {judged}' if judged else ''}")
@@ -312,5 +315,15 @@ def _refusal(result: ToolResult, session: Session) -> LabError | None:
     return CheckFailed(result.text) if result.details.get("action") == "not_found" else None
 
 
-def _reason(source: str) -> str:
-    return f"{source} makes the tools read-only" if ":" in source and " " not in source else source
+def read_only(session: Session) -> UnusableInput:
+    """Return the error of a change of a table that is only read."""
+    table, context = session.require_table(), session.context
+    if context.config.read_only:
+        return not_written(table.folder, f"{context.read_only_source} makes the tools read-only")
+    return not_written(table.folder, str(table.read_only_reason))
+
+
+def not_written(folder: Path, reason: str) -> UnusableInput:
+    """Return the error of a change that was not made, with the option that makes it beside a running gateway."""
+    hint = "; --despite-gateway writes all the same" if "gateway" in reason else ""
+    return UnusableInput(f"{folder}: nothing was written, because {reason}{hint}")

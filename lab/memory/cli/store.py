@@ -15,7 +15,7 @@ from lab.base.formatting import counted
 from lab.cli.options import Write
 from lab.cli.output import emit, emit_folded, emit_table
 from lab.cli.results import Result, changed
-from lab.memory.cli.memory_options import AllowGateway, Folder, KeepDays, Wait, warn
+from lab.memory.cli.memory_options import AllowGateway, Folder, KeepDays, Wait, not_written, warn
 
 if TYPE_CHECKING:
     from lab.memory.store.checkout import Checkout
@@ -256,7 +256,7 @@ def status(
     from lab.memory.store import index
 
     started = time.perf_counter_ns()
-    with _table(folder, "status", write=False) as table:
+    with _table(folder, "status", write=None) as table:
         found = index.status(table, _thresholds(unindexed, fragments, vector_rows))
         receipt = index.receipt_of("status", table, found, started)
     why, command = _due(folder, found)
@@ -302,7 +302,7 @@ def build(
     if words == "icu":
         warn(ICU)
     started, thresholds = time.perf_counter_ns(), _thresholds(unindexed, fragments, vector_rows)
-    with _table(folder, "build", write=write, dry_run=not write, despite_gateway=despite_gateway, wait=wait) as table:
+    with _table(folder, "build", write=write, despite_gateway=despite_gateway, wait=wait) as table:
         if write:
             done = index.build(table, thresholds, words=words, rebuild=rebuild)
         else:
@@ -340,9 +340,7 @@ def optimize(
     from lab.memory.store import index
 
     started, thresholds = time.perf_counter_ns(), _thresholds(unindexed, fragments, vector_rows)
-    with _table(
-        folder, "optimize", write=write, dry_run=not write, despite_gateway=despite_gateway, wait=wait, keep_days=keep
-    ) as table:
+    with _table(folder, "optimize", write=write, despite_gateway=despite_gateway, wait=wait, keep_days=keep) as table:
         if write:
             done = index.optimize(table, thresholds)
         else:
@@ -365,26 +363,27 @@ def _table(
     folder: Path,
     command: str,
     *,
-    write: bool,
-    dry_run: bool = False,
+    write: bool | None,
     despite_gateway: bool = False,
     wait: float = 10.0,
     keep_days: float = 7.0,
 ) -> LanceTable:
-    """Open the table of a command. Raises :class:`UnusableInput` if it must not be written, in a dry run as well."""
+    """Open the table of a command; ``write`` is None for one that only reads.
+
+    Raises :class:`UnusableInput` if the table must not be written, in a dry run as well.
+    """
     from lab.memory.table.lance_table import LanceTable, TableSettings, require_permitted
 
-    if dry_run:
+    if write is False:
         require_permitted(folder, despite_gateway=despite_gateway)
     # Only what the command says is compacted.
     settings = TableSettings(compact_on_close=1 << 30, wait_seconds=wait, keep_seconds=int(keep_days * 86400))
     what = f"lab memory index {command}"
     table = LanceTable(folder, read_only=not write, despite_gateway=despite_gateway, settings=settings, what=what)
-    if dry_run:
+    if write is False:
         table.require_changeable()
     if write and (reason := table.read_only_reason):
-        hint = "; --despite-gateway writes all the same" if "gateway" in reason else ""
-        raise UnusableInput(f"{folder}: nothing was written, because {reason}{hint}")
+        raise not_written(folder, reason)
     return table
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lab.memory.table import lance_table
 from lab.memory.table.lance_table import LanceTable
 from lab.replay.memories_from import read_stored
 from tests.commands import Done, run_here
@@ -339,6 +340,17 @@ def test_write_protected_folder_is_only_read(folder: Path, tmp_path: Path) -> No
     finally:
         folder.chmod(0o755)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize("words", [("store", "x"), ("backfill",), ("compact",), ("index", "build", "--write")])
+def test_change_beside_a_gateway_names_the_option(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(lance_table, "gateway_using", lambda _: "process 7")
+    at = 1 + (words[0] == "index")
+    done = memory(*words[:at], folder, *words[at:])
+    why = "nothing was written, because a running gateway uses it: process 7; --despite-gateway writes all the same"
+    one_line(done, 2, why)
 
 
 LINE = {"id": "00000000-0000-4000-8000-000000000001", "text": "one", "createdAt": 5}
