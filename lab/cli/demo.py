@@ -19,6 +19,7 @@ from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_ta
 
 if TYPE_CHECKING:
     from lab.compare.paired import Comparison
+    from lab.report.build import Built
     from lab.runs.directory import RunDirectory
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "recency", "random", "none", "oracle")
@@ -57,7 +58,7 @@ def demo(
     from lab.gate.verdict import judge
     from lab.measures.score import headlines, score_and_write, summarise
     from lab.replay.run import run_replay
-    from lab.report.build import build_report
+    from lab.report.build import write_report
     from lab.runs.notes import trial
     from lab.runs.request import ReplayRequest
     from lab.runs.scores import read_gold
@@ -85,7 +86,7 @@ def demo(
         verdict = judge(read_policy(POLICY), run)
         write_verdict(verdict, run.path)
     with _step("report", took):
-        files = build_report(run, BASELINE, CANDIDATE)
+        built = write_report(run, BASELINE, CANDIDATE)
     reasons = trial(run.manifest)
     if as_json:
         emit_json(
@@ -95,7 +96,7 @@ def demo(
                 "scores": summary,
                 "comparison": comparison.as_json(),
                 "verdict": verdict.as_json(),
-                "files": [str(file) for file in files],
+                "files": [str(file) for file in built.files],
                 "seconds": {name: round(spent, 1) for name, spent in took.items()},
             }
         )
@@ -118,7 +119,7 @@ def demo(
     spent = ", ".join(f"{name} {duration(part)}" for name, part in took.items())
     emit_folded(f"Took {duration(sum(took.values()))}: {spent}.")
     emit_folded(f"{verdict.status.upper()} (policy {POLICY}): {why(verdict)}.")
-    _emit_next(run, comparison, files[0], more=len(others) if chosen else 0)
+    emit_next(run, comparison, built, more=len(others) if chosen else 0)
 
 
 @contextmanager
@@ -132,12 +133,19 @@ def _step(name: str, took: dict[str, float]) -> Iterator[None]:
     announce(f"{place}: {duration(took[name])}")
 
 
-def _emit_next(run: RunDirectory, comparison: Comparison, page: Path, *, more: int) -> None:
-    """Print what to do next: the page, one turn whose hit was gained or lost, and the conversations left out."""
+def emit_next(run: RunDirectory, comparison: Comparison, built: Built, *, more: int) -> None:
+    """Print what to do next: the page, the turn that it names, else one that changed, and the conversations left out.
+
+    The arm is always named: the command explains the first one otherwise.
+    """
     emit("Next:")
-    emit(f"  open {page}")
-    if turn := next(iter((*comparison.gained, *comparison.lost)), None):
-        emit(f"  {_command('explain', str(run.path), turn, '--with-text')}")
+    emit(f"  open {built.files[0]}")
+    words = shlex.split(built.opening.action.command or "")
+    if words[:2] != ["lab", "explain"]:
+        turn = next(iter((*comparison.gained, *comparison.lost)), None)
+        words = ["lab", "explain", "DIR", turn, "--arm", comparison.candidate, "--with-text"] if turn else []
+    if words:
+        emit(f"  {_command(*(str(run.path) if word == 'DIR' else word for word in words[1:]))}")
     if more:
         emit(f"  {_command('demo', '--all')}   (with {counted(more, 'more conversation')})")
 

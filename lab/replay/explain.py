@@ -20,7 +20,7 @@ from lab.base.progress import Progress
 from lab.recordings.model import LABELS, UNKNOWN, Memory, Recording, media_line
 from lab.replay.loop import Answered, RecallCall, replay
 from lab.replay.plan import Plan, plan_of
-from lab.replay.receipts import SafetyChecks, block_hash
+from lab.replay.receipts import SafetyChecks, block_hash, marks_of
 from lab.replay.sources import Sources, open_sources, play_of, prepare, prepared_sources, tools_of
 from lab.replay.timeline import RecallPoint
 from lab.runs.directory import RunDirectory
@@ -58,7 +58,8 @@ class Explanation:
     """One recall of one arm with the system's explanation, which is empty if the system gives none.
 
     ``texts`` has the texts of memories that the explanation may mention, by id, and ``media`` a line on the media of
-    those that have any (E-99); ``visible`` counts memories in reach by label.
+    those that have any (E-99); ``visible`` counts memories in reach by label. ``marks`` say what is wrong or right
+    about an injected memory (:func:`lab.replay.receipts.marks_of`).
     """
 
     point: RecallPoint
@@ -69,6 +70,12 @@ class Explanation:
     visible: Mapping[str, int]
     explained: Explained = field(default_factory=Explained)
     media: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def misleading(self) -> tuple[str, ...]:
+        """The keys of the memories that the golden set forbids here."""
+        return tuple(judgement.memory for judgement in self.point.probe.forbidden) if self.point.probe else ()
 
     @property
     def grades(self) -> Mapping[str, int]:
@@ -128,6 +135,7 @@ def explain_all(
             points = {key for key, _ in open_points}
             play = replace(play, recall_points=[point for point in play.recall_points if point.key in points])
         calls: list[RecallCall] = []
+        checks = SafetyChecks(recording)
         with closing(replay(play, chosen, on_recall=calls.append)) as answers:
             while open_points:
                 answered = next(answers)
@@ -139,7 +147,26 @@ def explain_all(
                     raise CannotMeasure(f"{at[0]}: arm {answered.arm} fails: {answered.failure}")
                 key = open_points.pop(at)
                 info = named[answered.arm][1]
-                yield (key, answered.arm), explanation_of(play.memories, answered, call, info, detail or Detail())
+                explained = explanation_of(play.memories, answered, call, info, detail or Detail())
+                yield (key, answered.arm), replace(explained, marks=_marks(explained, answered, play.memories, checks))
+
+
+def _marks(
+    explained: Explanation, answered: Answered, memories: Sequence[Memory], checks: SafetyChecks
+) -> dict[str, tuple[str, ...]]:
+    """Return what is said of each injected memory; a memory that an arm wrote is known to the golden set alone."""
+    recall, point = answered.recall, answered.point
+    scopes = {memory.key: memory.scope for memory in memories} if answered.fed else {}
+    keys = [item.id for item in recall.items[: recall.injected]]
+    return {
+        key: marks_of(
+            key,
+            (explained.misleading, explained.grades),
+            (scopes.get(key), answered.scope if point.is_recall_turn else None),
+            checks.marks(key, point.seq, (*recall.pinned, *keys[:rank])) if answered.fed else (),
+        )
+        for rank, key in enumerate(keys)
+    }
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:

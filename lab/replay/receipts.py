@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.base.columns import booleans, lists, numbers, strings
 from lab.base.token_estimate import tokens
 from lab.base.utf16 import js_length
-from lab.recordings.model import MUST, Recording
+from lab.recordings.model import GLOBAL, MUST, Recording
 from lab.replay.loop import Answered
 from lab.replay.writes import Aligned
 from lab.runs.tables import ITEMS, READINGS, SAFETY
@@ -55,6 +55,11 @@ class Checked(NamedTuple):
     superseded: int
     stale: int
     outdated: int
+
+
+# What is said of an injected memory: by the golden set, by its scope, and by the recording.
+MISLEADING, RELEVANT, ANOTHER_SCOPE = "misleading", "relevant", "another scope"
+STALE, SUPERSEDED, DUPLICATE = "superseded, without its successor", "superseded", "duplicate"
 
 
 class SafetyChecks:
@@ -107,6 +112,13 @@ class SafetyChecks:
             return self._escaped.get(item.id)
         return _escaped(item.text) if _MARKUP.search(item.text) else None
 
+    def marks(self, key: str, seq: int, before: Sequence[str]) -> Iterator[str]:
+        """Yield what the recording says of a memory that is injected after those ``before``."""
+        if self.superseded(key, seq):
+            yield STALE if self.unreplaced(key, before) else SUPERSEDED
+        if key in self._folded and any(self._folded[key] == self._folded.get(other) for other in before):
+            yield DUPLICATE
+
     def superseded(self, key: str, seq: int) -> bool:
         """Return whether a memory that exists at ``seq`` supersedes this one."""
         return self._until.get(key, inf) <= seq
@@ -114,6 +126,24 @@ class SafetyChecks:
     def unreplaced(self, key: str, before: Iterable[str]) -> bool:
         """Return whether none of the memories ``before`` supersedes this one."""
         return self._newer[key].isdisjoint(before)
+
+
+def marks_of(
+    key: str,
+    judged: tuple[Container[str], Container[str]] | None,
+    scopes: tuple[str | None, str | None],
+    safety: Iterable[str],
+) -> tuple[str, ...]:
+    """Return what is said of an injected memory, for every place that shows one.
+
+    ``judged`` are the misleading and the relevant memories of the probe. ``scopes`` are those of the memory and of the
+    turn, None if not known. ``safety`` is what :meth:`SafetyChecks.marks` says.
+    """
+    own, home = scopes
+    misleading, relevant = judged or ((), ())
+    said = ((MISLEADING, key in misleading), (RELEVANT, key in relevant))
+    strange = home is not None and own not in (None, home, GLOBAL)
+    return (*(mark for mark, holds in said if holds), *([ANOTHER_SCOPE] if strange else []), *safety)
 
 
 def _folded(text: str) -> str:

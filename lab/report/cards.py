@@ -11,13 +11,12 @@ from urllib.parse import urlencode
 from lab.base.set_registry import is_shipped
 from lab.compare.paired import Comparison
 from lab.replay.explain import RecordedConversation
-from lab.replay.receipts import SafetyChecks, listed
-from lab.replay.timeline import RecallPoint
+from lab.replay.receipts import listed, marks_of
 from lab.report.contrasts import Changed
 from lab.report.explanation import Again
 from lab.report.material import receipt_rows
 from lab.runs.directory import RunDirectory
-from lab.runs.scores import Gold, read_gold
+from lab.runs.scores import read_gold
 from lab.runs.tables import ITEMS
 
 SHOWN = 12
@@ -224,8 +223,10 @@ class _Reader:
             shown = []
             for rank, item in enumerate(items, 1):
                 before = (*row["pinned"], *keys[: rank - 1]) if row else ()
-                mark = _mark(item.key, gold, recorded.safety_checks if recorded else None, point, before)
-                shown.append(Shown(rank, item.key, item.label or "", mark, texts.get(item.key)))
+                safety = recorded.safety_checks.marks(item.key, point.seq, before) if recorded and point else ()
+                judged = (gold.forbidden, gold.grades) if gold else None
+                marks = marks_of(item.key, judged, (None, None), safety)
+                shown.append(Shown(rank, item.key, item.label or "", next(iter(marks), ""), texts.get(item.key)))
                 ranks[arm, item.key] = rank
             lists.append((arm, shown))
         about = next((gold.slices[name] for name in PROBE_TYPES if gold and name in gold.slices), "")
@@ -272,16 +273,3 @@ def _where(pair: Sequence[str], ranks: Mapping[tuple[str, str], int], memory: st
     """Return at which rank each arm injected a memory."""
     found = {arm: ranks.get((arm, memory)) for arm in pair}
     return "; ".join(f"{arm}: {f'rank {rank}' if rank else 'not injected'}" for arm, rank in found.items())
-
-
-def _mark(
-    key: str, gold: Gold | None, checks: SafetyChecks | None, point: RecallPoint | None, before: Iterable[str]
-) -> str:
-    """Return what the golden set and the recording say of an injected memory."""
-    if gold and key in gold.forbidden:
-        return "misleading"
-    if gold and key in gold.grades:
-        return "relevant"
-    if checks and point and checks.superseded(key, point.seq):
-        return "superseded, without its successor" if checks.unreplaced(key, before) else "superseded"
-    return ""

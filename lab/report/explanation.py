@@ -52,6 +52,7 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
     for rank, item in enumerate(recall.items[: recall.injected], 1):
         lines.append(f"{_ranked(rank, item)} {_grade(grades, item.id)} {named[item.id]}")
         lines += [details.below[item.id]] if item.id in details.below else []
+        lines += [f"       [{'; '.join(marks)}]"] if (marks := explanation.marks.get(item.id)) else []
         lines += _text(explanation, item.id, with_text)
     lines += details.suppressed
     if details.runners_up:
@@ -66,9 +67,9 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
                 head = f"{head} {_rank(place.fts)} {_rank(place.vec)}"
             lines.append(f"{head} {_grade(grades, key)} {named[key]}")
             lines += _text(explanation, key, with_text)
-    if grades:
-        injected = {item.id for item in recall.items[: recall.injected]}
-        lines += ["", f"relevant {len(grades)}, injected {sum(key in injected for key in grades)}"]
+    if grades or explanation.misleading:
+        judged = {name: keys for name, keys in (("relevant", grades), ("misleading", explanation.misleading)) if keys}
+        lines += ["", *(f"{name} {len(keys)}, injected {len({*keys} & {*listed})}" for name, keys in judged.items())]
         reasons = list(details.reasons.items())
         missed = short_keys(details.reasons, WIDTH - 2)
         for key, reason in reasons if full else reasons[:MAX_REASONS]:
@@ -94,6 +95,8 @@ def explanation_json(explanation: Explanation, *, with_text: bool) -> dict[str, 
         "injected": [_item_json(item) for item in explanation.recall.items[: explanation.recall.injected]],
         "runners_up": list(details.runners_up),
         "gold": grades,
+        "misleading": list(explanation.misleading),
+        "marks": {key: list(marks) for key, marks in explanation.marks.items() if marks},
         "reasons": dict(details.reasons),
         "causes": dict(details.causes),
         "places": {key: details.standings.get(key, NOWHERE)._asdict() for key in keys},

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, LabError
 from lab.measures.inputs import WINDOW
-from lab.recordings.model import GLOBAL
 from lab.replay.explain import RecordedConversation
-from lab.replay.receipts import listed
+from lab.replay.receipts import ANOTHER_SCOPE, MISLEADING, STALE, listed, marks_of
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import Gold
 from lab.runs.tables import ITEMS
@@ -39,6 +38,8 @@ COLUMNS = (
     *(f"item_{name}" for name in ITEMS),
 )
 TURNS_BEFORE = 3
+# The words of the filters of the list.
+WORDS = {MISLEADING: "forbidden", ANOTHER_SCOPE: "wrong scope", STALE: "stale"}
 
 
 class Again(NamedTuple):
@@ -192,14 +193,13 @@ class Reader:
         media = recorded.media if recorded and self._with_text else {}
         shown = []
         for rank, item in enumerate(items):
-            marks = []
-            if gold and item.key in gold.forbidden:
-                marks.append("forbidden")
-            if row["is_recall_turn"] and item.scope not in (row["scope"], GLOBAL):
-                marks.append("wrong scope")
-            if recorded and point and recorded.safety_checks.superseded(item.key, point.seq):
-                stale = recorded.safety_checks.unreplaced(item.key, (*row["pinned"], *keys[:rank]))
-                marks.append("stale" if stale else "superseded")
+            before = (*row["pinned"], *keys[:rank])
+            marks = marks_of(
+                item.key,
+                (gold.forbidden, ()) if gold else None,
+                (item.scope, row["scope"] if row["is_recall_turn"] else None),
+                recorded.safety_checks.marks(item.key, point.seq, before) if recorded and point else (),
+            )
             shown.append(
                 Shown(
                     item.key,
@@ -211,7 +211,7 @@ class Reader:
                     f"text {item.fts_rank or '–'}, vector {item.vec_rank or '–'}",
                     grades.get(item.key, 0),
                     again.get(item.key),
-                    tuple(marks),
+                    tuple(WORDS.get(mark, mark) for mark in marks),
                     texts.get(item.key),
                     media.get(item.key, ""),
                 )

@@ -10,11 +10,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from lab.base.set_registry import DEMO, shipped
+from lab.cli.demo import emit_next
 from lab.cli.main import main
+from lab.gate.action import Action
+from lab.report.build import Built
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ROOT = Path(__file__).parents[2]
@@ -100,8 +105,21 @@ def test_demo_prints_times_and_next_commands_in_80_columns(demo: Callable[..., t
     explain = shlex.split(following[1])
     assert explain[:3] == ["lab", "explain", "reports/demo"]
     assert re.fullmatch(r"(den|mill)/s\d\d/t\d\d", explain[3])
+    assert explain[4:] == ["--arm", "tier_quota_v1", "--with-text"]
     assert len(following) == 2, "nothing is left out, so --all is not named"
     assert max(map(len, (out + err).splitlines())) <= 80
+
+
+def test_demo_next_names_the_turn_and_the_arm_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    action = Action("Look.", "lab explain DIR den/s07/t03 --arm tier_quota_v1 --with-text")
+    opening: Any = SimpleNamespace(action=action)
+    run: Any = SimpleNamespace(path=Path("reports/demo"))
+    comparison: Any = SimpleNamespace(gained=["den/s08/t03"], lost=[], candidate="tier_quota_v1")
+    emit_next(run, comparison, Built([Path("page.html")], opening), more=0)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  open page.html",
+        "  lab explain reports/demo den/s07/t03 --arm tier_quota_v1 --with-text",
+    ]
 
 
 def test_demo_when_conversations_are_added_keeps_its_figures(

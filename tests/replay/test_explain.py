@@ -11,6 +11,7 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.replay.explain import Explanation, explain
 from lab.replay.run import run_replay
+from lab.report.explanation import explanation_json, explanation_text
 from lab.runs.request import ReplayRequest
 from lab.runs.tables import read_table
 from lab.systems.openclaw.memory import engine_id
@@ -345,3 +346,44 @@ def test_explain_conversation_named_as_a_prefix_of_another_is_found(desk: Any) -
     for key in ("a/s1/t2", "a b/s1/t2"):
         result = explain(run, key, "recency")
         assert (result.point.key, [item.id for item in result.recall.items]) == (key, [key.replace("t2", "t1#0")])
+
+
+@pytest.mark.parametrize(("scope", "strange"), [("none", ["another scope"]), ("recorded", [])])
+def test_explain_marks_what_the_golden_set_and_the_recording_say(desk: Any, scope: str, strange: list[str]) -> None:
+    green = "the pears are green", {"supersedes": ["c/s2/t1#0"]}
+    desk.say(
+        "c",
+        ("farm", [("user", "pears", "the pears are blue")]),
+        ("shop", [("user", "pears", "the pears are red", "the pears are old", "the PEARS are  old")]),
+        ("shop", [("user", "pears", green), ("user", "the pears are?")]),
+    )
+    forbidden = [{"memory": "c/s2/t1#0", "reason": "-"}]
+    desk.judge("c/s3/t1#0", turn="c/s3/t2", forbidden=forbidden)
+    found = explain_turn(desk, "c/s3/t2", "recency", scope=scope)
+    assert found.marks == {
+        "c/s3/t1#0": ("relevant",),
+        "c/s2/t1#2": (),
+        "c/s2/t1#1": ("duplicate",),
+        "c/s2/t1#0": ("misleading", "superseded"),
+        **({"c/s1/t1#0": tuple(strange)} if strange else {}),
+    }
+    text = explanation_text(found, with_text=False)
+    assert "\n       [misleading; superseded]\n" in text
+    assert "\n\nrelevant 1, injected 1\nmisleading 1, injected 1" in text
+    assert ("[another scope]" in text) is bool(strange)
+    value = explanation_json(found, with_text=False)
+    assert (value["misleading"], value["marks"]["c/s2/t1#1"]) == (["c/s2/t1#0"], ["duplicate"])
+    assert "c/s2/t1#2" not in value["marks"]
+
+
+def test_explain_marks_a_superseded_memory_before_its_successor(desk: Any) -> None:
+    green = "green", {"supersedes": ["c/s1/t1#0"]}
+    desk.say(
+        "c",
+        ("shop", [("user", "pears", "pears pears pears are red"), ("user", "yes", green)]),
+        ("shop", [("user", "pears are?")]),
+    )
+    # Without a golden set nothing is relevant or misleading.
+    found = explain_turn(desk, "c/s2/t1", "bm25")
+    assert found.marks["c/s1/t1#0"] == ("superseded, without its successor",)
+    assert "misleading" not in explanation_text(found, with_text=False)
