@@ -29,7 +29,7 @@ from lab.report.contrasts import Contrasts, arms_table, harm_of, harms_at, tiles
 from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
 from lab.report.explanation import Again
 from lab.report.material import busiest, capture_table
-from lab.report.opening import Opening, alone, opening_of, result_sentence
+from lab.report.opening import Opening, alone, is_another_pair, opening_of, pair_of, result_sentence
 from lab.report.sections import (
     Table,
     compared_table,
@@ -137,12 +137,15 @@ def write_report(
     ``with_text`` includes the texts of turns and memories; by default, those of sets that the project ships.
     """
     run.require_done()
+    verdict, stale = verdict_model(run)
+    if verdict and baseline is None and candidate is None:
+        baseline, candidate = pair_of(verdict["of"], run)
     base, cand = choose_pair(run, baseline, candidate)
     scores = score_run(run)
     summary = summarise(scores, read_gold(run), run.arms)
     comparison = compare_arms(run, base, cand, slices=True, tested_slices=False, scores=scores) if cand else None
     with_text = shows_texts(run, with_text)
-    model = _model(run, summary, comparison)
+    model = _model(run, summary, comparison) | {"verdict": verdict, "stale": stale}
     model |= _findings(run, scores, comparison, model, with_text=with_text, turns=turns)
     material = gather(run)
     found = drawings(run, summary, comparison, material)
@@ -213,14 +216,11 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     primary = shown(comparison) if comparison else []
     table = [[arm, *(means["measures"].get(name) for name in names)] for arm, means in summary["arms"].items()]
     known, arms = hashes(run), configs(run)
-    verdict, stale = verdict_model(run)
     trial = trial_line(trial_of(run))
     contract = contract_table(summary["arms"], run.cutoff)
     return {
         "title": f"Recall report ({trial})" if trial else "Recall report",
         "sentence": result_sentence(comparison, f"{run.labels}, {run.haystack}") if comparison else alone(run, summary),
-        "verdict": verdict,
-        "stale": stale,
         "embedder": (*run.manifest.origin_notes, *config_notes(resolved)),
         "facts": facts,
         "arms": run.arms,
@@ -275,7 +275,7 @@ def _findings(
         if comparison and turns
         else []
     )
-    is_other = bool(comparison and verdict and (verdict.against or verdict.candidate != comparison.candidate))
+    is_other = bool(comparison and verdict and (verdict.against or is_another_pair(verdict, comparison, run)))
     return {
         "trial": trial_of(run),
         # The tiles and turns compare two arms of this run, which may not be what the policy compared.

@@ -65,6 +65,16 @@ def opening_of(
         about = f"{candidate} against {baseline}" if baseline else f"{candidate} alone"
         act = _unjudged(run)
         return Opening(NOT_JUDGED, *_names(NOT_JUDGED), about, "", "", act, _sure([], comparison), (), basis)
+    if comparison and is_another_pair(verdict, comparison, run):
+        # Its own pair, and the verdict beside it: a word of the gate would be read as one on these arms.
+        about = f"{candidate} against {baseline}"
+        said = f"{_names(verdict.status)[0]}, policy {verdict.policy}"
+        act = Action(f"The verdict of this run is on {_subject(verdict)} ({said}). To see it:", "lab report DIR")
+        word = _names(NOT_JUDGED)[0]
+        basis = _basis(run, None, comparison, probes)
+        return Opening(
+            NOT_JUDGED, word, "no gate has judged this pair", about, "", "", act, _sure([], comparison), (), basis
+        )
     turn = first.worse[0] if first and first.worse else None
     about = _subject(verdict) or candidate
     policy = verdict.policy
@@ -91,6 +101,19 @@ def opening_of(
         beside,
         basis,
     )
+
+
+def pair_of(verdict: Verdict, run: RunDirectory) -> tuple[str | None, str | None]:
+    """Return the baseline and the candidate of a verdict that are arms of a run; None for any other."""
+    named = (None if verdict.against else verdict.baseline, verdict.candidate)
+    base, cand = (name if name in run.arms else None for name in named)
+    return base, cand
+
+
+def is_another_pair(verdict: Verdict, comparison: Comparison, run: RunDirectory) -> bool:
+    """Return whether a verdict is on other arms of a run than those compared."""
+    shown_pair = (comparison.baseline, comparison.candidate)
+    return any(name not in (None, arm) for name, arm in zip(pair_of(verdict, run), shown_pair, strict=True))
 
 
 def _unjudged(run: RunDirectory) -> Action:

@@ -10,10 +10,13 @@ import pytest
 
 from lab.gate.action import Action
 from lab.gate.line import PASS
+from lab.gate.outputs import write_verdict
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
+from lab.report.build import write_report
 from lab.report.opening import NOT_JUDGED, opening_of
 from lab.runs.directory import RunDirectory, open_run
+from tests.commands import without_charts
 
 MakeRun = Callable[..., RunDirectory]
 
@@ -58,3 +61,35 @@ def test_evidence_of_identical_values_says_so(six: RunDirectory, copy_of: Callab
     changed = replace(first, reason="better", low=-0.01, high=0.03, difference=0.01)
     lines = (changed, *others)
     assert "same value" not in opening_of(six, replace(verdict, lines=lines), None, None, 0).sure
+
+
+def test_report_of_another_pair_is_titled_with_its_own(
+    make_run: MakeRun, copy_of: Callable[[RunDirectory], Path]
+) -> None:
+    arms = ("tier_first_v1", "tier_quota_v1", "hybrid")
+    run = open_run(copy_of(make_run("den", "attic", arms=arms, sessions=3)))
+    (run.path.parent / "mine.toml").write_text(
+        'name = "mine"\nabout = "no worse than without tiers"\n[comparison]\nbaseline = "hybrid"\n'
+        'candidate = "tier_first_v1"\n[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
+    )
+    verdict = judge(read_policy(str(run.path.parent / "mine.toml")), run)
+    write_verdict(verdict, run.path)
+
+    with without_charts():
+        # Without a pair, the report is about that of the verdict.
+        own = write_report(run).opening
+        assert (own.subject, own.state) == ("tier_first_v1 against hybrid", verdict.status)
+        for names in (
+            ("tier_first_v1", "tier_quota_v1"),
+            ("hybrid", "tier_quota_v1"),
+            ("tier_quota_v1", "tier_first_v1"),
+        ):
+            built = write_report(run, *names)
+            base, candidate = names
+            assert (built.opening.subject, built.opening.state) == (f"{candidate} against {base}", NOT_JUDGED)
+            assert built.opening.action.sentence.startswith(
+                f"The verdict of this run is on tier_first_v1 against hybrid (INCONCLUSIVE, policy {verdict.policy})."
+            )
+            page = built.files[0].read_text("utf-8")
+            assert f"<h1>{candidate} against {base}</h1>" in page
+            assert "<strong>NOT JUDGED</strong>" in page
