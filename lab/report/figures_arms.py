@@ -104,7 +104,7 @@ def pareto_chart(measures: Means, cutoff: int = 6) -> Chart:
     """Return each arm as a point: hit rate against injected tokens, with a line through the Pareto front."""
     points = tradeoff_points(measures, cutoff, "InjectedTokens")
     words = Words(
-        _finding(points, "{arm} has the highest hit rate: {hit:.0%} of the probes for {cost:.0f} tokens per turn"),
+        _most_hits(points),
         f"{_many(points)}. Up and to the left is better. The line is the Pareto front; tokens are "
         f"estimated.{_bound(points)}",
     )
@@ -151,12 +151,13 @@ def front_of(points: Mapping[str, tuple[float, float]]) -> list[str]:
     return sorted(front, key=lambda arm: (real[arm][1], arm))
 
 
-def _finding(points: Mapping[str, tuple[float, float]], text: str) -> str:
+def _most_hits(points: Mapping[str, tuple[float, float]]) -> str:
     real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
     if not real:
         return "No arm has both values"
     arm, (hit, cost) = max(real.items(), key=lambda entry: (entry[1][0], -entry[1][1]))
-    return text.format(arm=arm, hit=hit, cost=cost)
+    rank = "has the highest hit rate:" if len(real) > 1 else "hits on"
+    return f"{arm} {rank} {hit:.0%} of the probes for {cost:.0f} tokens per turn"
 
 
 def _many(points: Mapping[str, tuple[float, float]]) -> str:
@@ -174,6 +175,8 @@ def _reach(points: Mapping[str, tuple[float, float]]) -> str:
         return "No arm has a hit"
     best = max(real, key=lambda arm: (real[arm][0], -real[arm][1]))
     least = min(real, key=lambda arm: (real[arm][1], -real[arm][0]))
+    if len(real) == 1:
+        return f"{best} hits on {real[best][0]:.0%} of the probes, at {real[best][1]:.0%} repeats"
     if best == least:
         return f"{best} has the highest hit rate, {real[best][0]:.0%}, and the lowest repeat rate, {real[best][1]:.0%}"
     first = f"{best} has the highest hit rate: {real[best][0]:.0%} at {real[best][1]:.0%} repeats"
@@ -309,8 +312,9 @@ def turn_chart(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, str
     if slow:
         stage, most = max(means[slow].items(), key=lambda entry: (entry[1], entry[0]))
         share = most / totals[slow] if totals[slow] else 0.0
+        rank = " most:" if len(totals) > 1 else ""
         title = (
-            f"In this replay {slow} takes most: {milliseconds(totals[slow])} ms a turn, {share:.0%} of it in {stage}"
+            f"In this replay {slow} takes{rank} {milliseconds(totals[slow])} ms a turn, {share:.0%} of it in {stage}"
         )
     shown = dict(list(means.items())[:MOST_NAMES])
     subtitle = (
@@ -406,8 +410,9 @@ def forest_chart(
     conversations = max((difference.conversations for difference in shown), default=0)
     worse = _few([difference.measure for difference in beyond]) if beyond else ""
     words = Words(
-        _decided(primary, candidate, baseline) + (f"; but worse in {worse} (not primary)" if beyond else ""),
-        f"{candidate} minus {baseline}, with 95 % intervals over {counted(conversations, 'conversation')}. "
+        _decided(primary, candidate, baseline, len(differences))
+        + (f"; but worse in {worse} (not primary)" if beyond else ""),
+        f"{candidate} minus {baseline}, {_intervals(shown)} over {counted(conversations, 'conversation')}. "
         "Blue circle: better. Orange square: worse. Grey diamond: not significant.",
     )
     every = [*differences, *beyond]
@@ -464,16 +469,17 @@ def slices_chart(slices: Sequence[Slice], baseline: str, candidate: str) -> Char
     drawn = [part for part in slices if any(part.difference is difference for difference in bounded)]
     shown = drawn[:MOST_SLICES]
     measure = shown[0].difference.measure if shown else "no measure"
-    worse = [part for part in shown if part.difference.is_better is False]
-    title = (
-        f"{measure} is worse in {counted(len(worse), 'slice')}, most of all {_name(worse[0])}"
-        if worse
-        else f"{measure} is not shown to be worse in any slice"
-    )
+    worse = [part for part in drawn if part.difference.is_better is False]
+    title = f"{measure} is not shown to be worse in any slice"
+    if worse:
+        title = f"{measure} is worse in {counted(len(worse), 'slice')}, most of all {_name(worse[0])}"
+    elif shown and all(map(_has_too_few, (part.difference for part in shown))):
+        title = f"{measure}: every slice has too few conversations to show a difference"
     which = f"all {len(drawn)}" if len(shown) == len(drawn) else f"the worst {len(shown)} of {len(drawn)}"
     words = Words(
         title,
-        f"{candidate} minus {baseline} by subgroup (number of probes in brackets), {which} with a 95 % interval; "
+        f"{candidate} minus {baseline} by subgroup (number of probes in brackets), {which} "
+        f"{_intervals([part.difference for part in shown], 'a 95 % interval')}; "
         "exploratory, not adjusted for multiple comparisons.",
     )
     rows = [
@@ -503,13 +509,27 @@ def drawable(differences: Sequence[Difference]) -> list[Difference]:
     return bounded or [difference for difference in shares if difference.conversations > 1]
 
 
-def _decided(shown: Sequence[Difference], candidate: str, baseline: str) -> str:
+def _has_too_few(difference: Difference) -> bool:
+    """Return whether two arms differ over too few conversations for an interval."""
+    return difference.estimate.low is None and bool(difference.wins or difference.losses)
+
+
+def _intervals(shown: Sequence[Difference], what: str = "95 % intervals") -> str:
+    """Return what stands beside the differences of a picture."""
+    return f"with {what}" if any(one.estimate.low is not None for one in shown) else "without intervals"
+
+
+def _decided(shown: Sequence[Difference], candidate: str, baseline: str, primary: int) -> str:
+    """Return what the intervals show; ``primary`` is the number of measures, some of which may have none."""
     by_decision: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     for difference in shown:
         by_decision[difference.is_better].append(difference.measure)
+    if shown and all(map(_has_too_few, shown)):
+        most = counted(max(difference.conversations for difference in shown), "conversation")
+        return f"{most[0].upper()}{most[1:]} are too few to show a difference between {candidate} and {baseline}"
     if not by_decision[True] and not by_decision[False]:
         return f"No difference between {candidate} and {baseline} is shown"
-    only = [better for better, names in by_decision.items() if len(names) == len(shown) > 1]
+    only = [better for better, names in by_decision.items() if len(names) == primary > 1]
     if only:
         return f"{candidate} is {DECIDED[only[0]]} in all {len(shown)} primary measures"
     parts = [f"{DECIDED[better]} in {_few(names)}" for better, names in by_decision.items() if names]

@@ -38,7 +38,9 @@ def main_rows(league: League) -> Sequence[Row]:
 def curves_chart(league: League, measure: str = WHOLE) -> Chart:
     """Return the headline measure of every arm over the budgets, with 95 % intervals."""
     where = OVERALL if league.overall else next(iter(league.sets))
-    words = Words(_winners(league, measure, where), _what(where, len(league.sets)))
+    cells = [row.cells[measure] for row in main_rows(league) if measure in row.cells]
+    bars = " Bars: 95 % intervals by conversation." if any(cell.low is not None for cell in cells) else ""
+    words = Words(_winners(league, measure, where), _what(where, len(league.sets)) + bars)
     last = {
         row.arm: f"{value:.2f}"
         for row in main_rows(league)
@@ -151,4 +153,4 @@ def _winners(league: League, measure: str, where: str) -> str:
 
 def _what(where: str, sets: int) -> str:
     over = f"mean over {sets} sets, each with the same weight" if where == OVERALL else where
-    return f"{over}. Every arm injects at most the budget, frame included. Bars: 95 % intervals by conversation."
+    return f"{over}. Every arm injects at most the budget, frame included."

@@ -120,19 +120,33 @@ def saturation_chart(points: Sequence[SaturationPoint]) -> Chart:
 
 
 def _saturation_finding(points: Sequence[SaturationPoint]) -> str:
-    """Return the share at which the policies' hit rates differ most, for irrelevant must_remember memories."""
-    means = {
-        arm: _means([point for point in points if (point.mode, point.arm) == (MODES[0], arm)], "hit") for arm in MARKERS
-    }
-    first, quota = means[FIRST], means[QUOTA]
-    common = [share for share in first if share in quota]
-    if not common:
+    """Return, for each way of choosing must_remember memories, where the policies' hit rates differ most.
+
+    Where the sign of the difference changes, also where it is largest the other way.
+    """
+    parts = []
+    for mode in MODES:
+        first, quota = (
+            _means([point for point in points if (point.mode, point.arm) == (mode, arm)], "hit")
+            for arm in (FIRST, QUOTA)
+        )
+        gaps = {share: quota[share] - first[share] for share in first if share in quota}
+        if not gaps:
+            continue
+        share = max(gaps, key=lambda one: (abs(gaps[one]), -one))
+        finding = (
+            f"drawn from {TITLES[mode]}, {share:.0%} must_remember: {QUOTA} hits on {quota[share]:.0%} of the probes "
+            f"and {FIRST} on {first[share]:.0%}"
+        )
+        opposite = [one for one in gaps if gaps[one] * gaps[share] < 0]
+        if opposite:
+            other = max(opposite, key=lambda one: (abs(gaps[one]), -one))
+            finding += f", but with {other:.0%} on {quota[other]:.0%} and {first[other]:.0%}"
+        parts.append(finding)
+    if not parts:
         return "Recall by policy as the must_remember share increases"
-    share = max(common, key=lambda candidate: (abs(quota[candidate] - first[candidate]), -candidate))
-    return (
-        f"With {share:.0%} must_remember, tier_quota_v1 hits on {quota[share]:.0%} of the probes "
-        f"and tier_first_v1 on {first[share]:.0%}"
-    )
+    title = "; ".join(parts)
+    return f"{title[0].upper()}{title[1:]}"
 
 
 def _means(points: Sequence[SaturationPoint], field: str) -> dict[float, float]:
@@ -247,6 +261,11 @@ def _silence_finding(points: Sequence[SilencePoint], chosen: Sequence[Chosen]) -
     start = next(point for point in first if point.threshold == 0.0)
     kept = [point for point in first if start.hit - point.hit <= LOSS + 1e-9]
     best = min(kept, key=lambda point: (point.false_recall, point.threshold))
+    if best.false_recall >= start.false_recall:
+        return (
+            f"No threshold that loses at most {100 * LOSS:g} points of the hit rate lowers FalseRecall, "
+            f"{start.false_recall:.0%}"
+        )
     finding = (
         f"Chosen on all probes to lose at most {100 * LOSS:g} points of the hit rate, a threshold lowers FalseRecall "
         f"from {start.false_recall:.0%} to {best.false_recall:.0%} (signal {best.signal})"

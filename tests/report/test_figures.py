@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -239,6 +240,65 @@ def test_forest_chart_title_states_the_result(some: list[Difference], said: str)
     assert {"Forbidden@6", "StaleRecall"} < {row.label for row in _panel(harmed).rows}
 
 
+def test_titles_without_intervals_say_so() -> None:
+    """A large difference over five conversations is no absence of a difference."""
+    few = [replace(_difference(name, 0.574, None, None), conversations=5) for name in ("Success@6", "R@6")]
+    words = forest_chart(few, "base", "cand").words
+    assert words.title == "5 conversations are too few to show a difference between cand and base"
+    assert words.subtitle.startswith("cand minus base, without intervals over 5 conversations.")
+    # Beside one that has an interval, all is not claimed of those without one.
+    mixed = forest_chart([*few, DIFFERENCES[0]], "base", "cand").words
+    assert mixed.title == "cand is better in Success@6"
+    assert mixed.subtitle.startswith("cand minus base, with 95 % intervals over")
+    # Equal arms need no interval.
+    equal = [replace(one, wins=0, losses=0) for one in few]
+    assert forest_chart(equal, "base", "cand").words.title == "No difference between cand and base is shown"
+    words = slices_chart([Slice("type", f"kind {place}", one) for place, one in enumerate(few)], "base", "cand").words
+    assert words.title == "Success@6: every slice has too few conversations to show a difference"
+    assert "all 2 without intervals;" in words.subtitle
+
+
+def test_titles_of_one_arm_rank_nothing() -> None:
+    one = {"vector": MEASURES["vector"]}
+    assert tradeoff_chart(one).words.title == "vector hits on 50% of the probes, at 40% repeats"
+    assert pareto_chart(one).words.title == "vector hits on 50% of the probes for 100 tokens per turn"
+    assert (
+        turn_chart({"first": STAGES["first"]}, {}).words.title
+        == "In this replay first takes 4.5 ms a turn, 67% of it in select"
+    )
+    assert turn_chart(STAGES, {}).words.title == "In this replay first takes most: 4.5 ms a turn, 67% of it in select"
+
+
+def test_slices_chart_title_counts_slices_that_are_not_drawn() -> None:
+    many = [Slice("type", f"kind {place}", _difference("Success@6", -0.4, -0.6, -0.2)) for place in range(20)]
+    assert slices_chart(many, "base", "cand").words.title.startswith("Success@6 is worse in 20 slices, ")
+
+
+WON = "{} must_remember: tier_quota_v1 hits on {} of the probes and tier_first_v1 on {}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        # Each way of sampling has its own largest difference.
+        (None, WON.format("30%", "80%", "50%")),
+        # Where the old policy wins, the title says so, in its own clause or as the largest difference.
+        ((0.9, 0.7), WON.format("30%", "80%", "50%") + ", but with 10% on 70% and 90%"),
+        ((1.0, 0.6), WON.format("10%", "60%", "100%") + ", but with 30% on 80% and 50%"),
+    ],
+)
+def test_saturation_title_tells_both_ways_of_sampling(changed: tuple[float, float] | None, said: str) -> None:
+    def both(mode: str, share: float, first: float, quota: float) -> list[Point]:
+        hits = {"tier_first_v1": first, "tier_quota_v1": quota}
+        return [Point(mode, share, 0, arm, 1.0, hit, 0.1, 0.5) for arm, hit in hits.items()]
+
+    points = [*both("distractors", 0.5, 0.1, 0.6), *both("independent", 0.3, 0.5, 0.8)]
+    if changed:
+        points += both("independent", 0.1, *changed)
+    irrelevant = f"Drawn from irrelevant memories, {WON.format('50%', '60%', '10%')}"
+    assert saturation_chart(points).words.title == f"{irrelevant}; drawn from any memories, {said}"
+
+
 def test_slices_chart_title_names_the_worst_slice() -> None:
     title = "Success@6 is not shown to be worse in any slice"
     assert slices_chart(SLICES, "base", "cand").words.title == title
@@ -398,7 +458,9 @@ def test_saturation_chart_has_mean_and_range() -> None:
     assert isinstance(lower, Series)
     assert lower.points == [(0.1, 0.8)]
     assert (
-        chart.words.title == "With 10% must_remember, tier_quota_v1 hits on 70% of the probes and tier_first_v1 on 60%"
+        chart.words.title
+        == "Drawn from irrelevant memories, 10% must_remember: tier_quota_v1 hits on 70% of the probes "
+        "and tier_first_v1 on 60%"
     )
 
 
