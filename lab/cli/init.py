@@ -560,7 +560,7 @@ def _show_left_out(outcome: Outcome, snapshot: Snapshot) -> None:
     rows += [[f"{name}: bytes of a line that was being written", size] for name, size in snapshot.cut.items()]
     rows += [[skipped.what, skipped.count] for skipped in notable(outcome.passed)]
     # The table has the first note, if something was left out.
-    for note in outcome.run.manifest.origin_notes[bool(out) :]:
+    for note in outcome.run.manifest.notes[bool(out) :]:
         emit_folded(note)
     if rows:
         emit()

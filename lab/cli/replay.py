@@ -88,7 +88,7 @@ def _notes(run: RunDirectory) -> dict[str, Any]:
 
 def _show_notes(found: dict[str, Any], run: RunDirectory) -> None:
     emit_trial(found["trial"])
-    emit_notes((*run.manifest.origin_notes, *found.get("embedder", ())))
+    emit_notes((*run.manifest.notes, *found.get("embedder", ())))
 
 
 def _show_replay(found: dict[str, Any], run: RunDirectory) -> None:

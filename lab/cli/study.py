@@ -122,7 +122,7 @@ def ablate(
     shown = measures_shown(run.cutoff)
     n = summary["arms"][steps[0].arm]["n"]
     about = [
-        *(*run.manifest.origin_notes, *notes),
+        *(*run.manifest.notes, *notes),
         (
             f"{counted(n, 'probe')} with gold in {counted(len(run.conversations), 'conversation')} of {request.shown}; "
             f"labels {resolved.labels.mode}, scope {resolved.scope}"

@@ -341,7 +341,7 @@ def judge(
                 for judged_run in (run, against)
                 if judged_run
                 for note in (
-                    *judged_run.manifest.origin_notes,
+                    *judged_run.manifest.notes,
                     *config_notes(judged_run.manifest.resolved),
                     *equal_notes(judged_run),
                 )

@@ -37,7 +37,7 @@ from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Announce, open_sources, prepare
 from lab.replay.timeline import recall_points
 from lab.runs.directory import GOLDEN, RunDirectory, open_run
-from lab.runs.manifest import Content, Shard, resolved_of
+from lab.runs.manifest import GIVEN, Content, Shard, resolved_of
 from lab.runs.notes import config_notes, missing_notes
 from lab.runs.request import ReplayRequest
 from lab.runs.resume import Fresh, create_or_resume, decisive, finish, keep, resume_or_begin, tolerated
@@ -60,6 +60,22 @@ def contents_of(plan: Plan) -> dict[str, Content]:
             turns_digest(recording.turns), _digest(map(_memory, seen)), _digest(map(_probe, plan.probes(recording)))
         )
     return contents
+
+
+def scarce_in(plan: Plan) -> dict[str, int] | None:
+    """Return the memories of each conversation that has no more than every arm can inject; None if there is none.
+
+    There, nothing has to be chosen. What arms capture is not known before.
+    """
+    if plan.request.source != GIVEN:
+        return None
+    slots = min(info.cutoff for info in plan.infos)
+    held = {}
+    for recording in plan.recordings:
+        last = max((point.seq for point in plan.recall_points_of(recording)), default=-1)
+        if last >= 0:
+            held[recording.conversation] = sum(memory.visible_from <= last for memory in recording.memories)
+    return {name: count for name, count in held.items() if count <= slots} or None
 
 
 def turns_digest(turns: Iterable[Turn]) -> str:
@@ -153,7 +169,7 @@ def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = 
             raise UnusableInput(f"{path}: its golden.jsonl differs from that of {first.path}; replay one of them again")
     with only_writer(out):
         manifest = replace(first.manifest, shard=None)
-        fresh = Fresh(golden[first.path], manifest.recall_points, manifest.contents, manifest.origins)
+        fresh = Fresh(golden[first.path], manifest.recall_points, manifest.contents, manifest.origins, manifest.scarce)
         run = resume_or_begin(out, manifest, lambda: fresh)
         copied = 0
         for shard in shards:
@@ -285,7 +301,7 @@ def run_replay(
             resolved_of(plan.resolved()),
             plan.comparable(),
             plan.code_roots(),
-            lambda: Fresh(gold_of(plan), plan.recall_points(), contents_of(plan), plan.origins),
+            lambda: Fresh(gold_of(plan), plan.recall_points(), contents_of(plan), plan.origins, scarce_in(plan)),
             part,
             announce,
         )
@@ -297,8 +313,9 @@ def run_replay(
 def _replay_into(
     run: RunDirectory, plan: Plan, jobs: int, dask: str | None, use_cache: bool, announce: Announce
 ) -> Outcome:
-    for note in (*config_notes(run.manifest.resolved), *missing_notes(plan.infos)):
-        announce(note)
+    for note in (run.manifest.too_small, *config_notes(run.manifest.resolved), *missing_notes(plan.infos)):
+        if note:
+            announce(note)
     for names in run.manifest.resolved.equal_conversations or ():
         announce(f"{', '.join(names)} are equal, turn by turn: comparisons and gates count them as one conversation")
     note_on_labels = labels_note(

@@ -221,7 +221,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     return {
         "title": f"Recall report ({trial})" if trial else "Recall report",
         "sentence": result_sentence(comparison, f"{run.labels}, {run.haystack}") if comparison else alone(run, summary),
-        "embedder": (*run.manifest.origin_notes, *config_notes(resolved)),
+        "embedder": (*run.manifest.notes, *config_notes(resolved)),
         "facts": facts,
         "arms": run.arms,
         "columns": names,

@@ -231,12 +231,29 @@ class Manifest:
     origins: Origins | None = field(
         default=None, metadata=_about("conversations taken and left out by what started them, if not only a person did")
     )
+    scarce: Mapping[str, int] | None = field(
+        default=None, metadata=_about("memories of each conversation that has no more than every arm can inject")
+    )
     scores: Seal | None = field(default=None, metadata=_about("sha256 and origin of scores.parquet, once written"))
 
     @property
-    def origin_notes(self) -> tuple[str, ...]:
-        """What the run says of the origins of its conversations, as sentences; empty if persons started all."""
-        return self.origins.notes if self.origins else ()
+    def notes(self) -> tuple[str, ...]:
+        """What the run says of its conversations, as sentences: who started them, and if there is nothing to choose."""
+        return (*(self.origins.notes if self.origins else ()), *([self.too_small] if self.too_small else ()))
+
+    @property
+    def too_small(self) -> str | None:
+        """A sentence on conversations in which there is nothing to choose; None if there is none."""
+        if not self.scarce:
+            return None
+        slots = min(arm.cutoff for arm in self.resolved.arms)
+        conversation, held = min(self.scarce.items(), key=lambda entry: entry[1])
+        of_all = f"{len(self.scarce)} of {counted(len(self.resolved.conversations), 'conversation')}"
+        have = "has" if len(self.scarce) == 1 else "have"
+        return (
+            f"too small to choose from: {of_all} {have} no more memories than the "
+            f"{counted(slots, 'item')} that every arm can inject ({conversation}: {counted(held, 'memory')})"
+        )
 
     @property
     def assigned(self) -> tuple[str, ...]:

@@ -208,12 +208,14 @@ class Fresh(NamedTuple):
     """What a new run starts with: the bytes of golden.jsonl, and each conversation's recall points and content.
 
     ``origins`` counts the conversations taken and left out by what started them; None if persons started all.
+    ``scarce`` has the memories of each conversation in which there is nothing to choose; None if there is none.
     """
 
     golden: bytes
     recall_points: Mapping[str, int]
     contents: Mapping[str, Content] = {}
     origins: Origins | None = None
+    scarce: Mapping[str, int] | None = None
 
 
 def create_or_resume(
@@ -266,13 +268,14 @@ def resume_or_begin(
             return _reopened(run, fresh)
     elif path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and is not a run directory; choose another --out")
-    golden, points, contents, origins = fresh()
+    golden, points, contents, origins, scarce = fresh()
     begun = replace(
         manifest,
         status=STARTED,
         recall_points=dict(points),
         contents=dict(contents),
         origins=origins,
+        scarce=scarce,
         files={GOLDEN: sha256_bytes(golden)},
     )
     run = RunDirectory(path, begun)

@@ -139,7 +139,7 @@ def test_run_says_what_was_left_out(request_: ReplayRequest, run: RunDirectory, 
     assert [line for line in said if "left out" in line or "unknown origin" in line] == [LEFT, UNKNOWN]
     manifest = open_run(run.path).manifest
     assert manifest.origins == Origins({"person": 2, "unknown": 1}, {"group": 1, "cron": 3})
-    assert manifest.origin_notes == (LEFT, UNKNOWN)
+    assert manifest.notes == (LEFT, UNKNOWN)
     assert manifest.asked["origin"] == ["person"]
     written = json.loads((run.path / "manifest.json").read_text("utf-8"))
     assert written["origins"]["left_out"] == {"group": 1, "cron": 3}
@@ -160,7 +160,7 @@ def test_run_of_all_has_the_receipts_of_each_conversation(
     request_: ReplayRequest, run: RunDirectory, tmp_path: Path
 ) -> None:
     everything = run_replay(replace(request_, origin=("all",)), tmp_path / "all").run
-    assert everything.manifest.origin_notes == (
+    assert everything.manifest.notes == (
         "origins: 2 conversations of person, 1 of group, 3 of cron",
         UNKNOWN,
     )
