@@ -69,7 +69,8 @@ def emit_verdict(
     decisive = [reason for reason in reasons if not reason[0].startswith("(")]
     if verdict.status == "pass":
         passed = (line.label for line in deciding(verdict.lines, "pass"))
-        emit_folded(f"Every critical rule passes: {', '.join(passed)}.")
+        which = " that was measured" if verdict.unmeasured else ""
+        emit_folded(f"Every critical rule{which} passes: {', '.join(passed)}.")
     for status, reason in decisive:
         emit_folded(f"- {status}: {reason}")
     if len(decisive) < len(reasons):

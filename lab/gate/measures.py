@@ -58,7 +58,7 @@ class Lack(NamedTuple):
 NO_GOLD = Lack("no probe has relevant memories", "a golden set does that (`lab golden pool` starts one)")
 NO_TURN = Lack(
     "no turn recalls, because the questions come after the sessions",
-    "questions within the sessions, or `lab replay --recall-turns all`",
+    "questions within the sessions, or a replay with --recall-turns all",
 )
 ONE_TURN = Lack("no conversation has two turns that recall, so nothing can repeat", "longer conversations")
 NO_SCOPES = Lack("scopes are not enforced", "replay with `--scope recorded`, or tags")

@@ -180,7 +180,8 @@ def answer_of(policy: Policy, lines: Sequence[Line]) -> Answer | None:
     measured = [line for line in worth if line.low is not None]
     why = f"not shown to be better than {arm} in {_beside_control(measured)}"
     if not measured:
-        why = f"{max(line.conversations or 0 for line in worth)} conversations are too few to compare it with {arm}"
+        most = max(line.conversations or 0 for line in worth)
+        why = f"{counted(most, 'conversation')} {'is' if most == 1 else 'are'} too few to compare it with {arm}"
     return Answer(arm, INCONCLUSIVE, f"it is not shown that {policy.control.claim}: {why}")
 
 

@@ -410,7 +410,7 @@ def forest_chart(
     conversations = max((difference.conversations for difference in shown), default=0)
     worse = _few([difference.measure for difference in beyond]) if beyond else ""
     words = Words(
-        _decided(primary, candidate, baseline, len(differences))
+        _decided(primary, candidate, baseline, differences)
         + (f"; but worse in {worse} (not primary)" if beyond else ""),
         f"{candidate} minus {baseline}, {_intervals(shown)} over {counted(conversations, 'conversation')}. "
         "Blue circle: better. Orange square: worse. Grey diamond: not significant.",
@@ -519,17 +519,19 @@ def _intervals(shown: Sequence[Difference], what: str = "95 % intervals") -> str
     return f"with {what}" if any(one.estimate.low is not None for one in shown) else "without intervals"
 
 
-def _decided(shown: Sequence[Difference], candidate: str, baseline: str, primary: int) -> str:
-    """Return what the intervals show; ``primary`` is the number of measures, some of which may have none."""
+def _decided(shown: Sequence[Difference], candidate: str, baseline: str, primary: Sequence[Difference]) -> str:
+    """Return what the intervals show; ``primary`` are all measures, of which ``shown`` have one."""
     by_decision: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     for difference in shown:
         by_decision[difference.is_better].append(difference.measure)
-    if shown and all(map(_has_too_few, shown)):
-        most = counted(max(difference.conversations for difference in shown), "conversation")
-        return f"{most[0].upper()}{most[1:]} are too few to show a difference between {candidate} and {baseline}"
+    differing = [one for one in shown or primary if one.wins or one.losses]
+    if differing and all(map(_has_too_few, differing)):
+        most = max(one.conversations for one in differing)
+        few = f"{counted(most, 'conversation')} {'is' if most == 1 else 'are'} too few"
+        return f"{few} to show a difference between {candidate} and {baseline}"
     if not by_decision[True] and not by_decision[False]:
         return f"No difference between {candidate} and {baseline} is shown"
-    only = [better for better, names in by_decision.items() if len(names) == primary > 1]
+    only = [better for better, names in by_decision.items() if len(names) == len(primary) > 1]
     if only:
         return f"{candidate} is {DECIDED[only[0]]} in all {len(shown)} primary measures"
     parts = [f"{DECIDED[better]} in {_few(names)}" for better, names in by_decision.items() if names]

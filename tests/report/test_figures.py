@@ -246,6 +246,12 @@ def test_titles_without_intervals_say_so() -> None:
     words = forest_chart(few, "base", "cand").words
     assert words.title == "5 conversations are too few to show a difference between cand and base"
     assert words.subtitle.startswith("cand minus base, without intervals over 5 conversations.")
+    lone = [replace(one, conversations=1) for one in few]
+    title = "1 conversation is too few to show a difference between cand and base"
+    assert forest_chart(lone, "base", "cand").words.title == title
+    # A measure without any difference needs no interval, and hides none.
+    mixed = forest_chart([*few, replace(few[0], wins=0, losses=0)], "base", "cand").words
+    assert mixed.title == words.title
     # Beside one that has an interval, all is not claimed of those without one.
     mixed = forest_chart([*few, DIFFERENCES[0]], "base", "cand").words
     assert mixed.title == "cand is better in Success@6"
