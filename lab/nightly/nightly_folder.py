@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import file_name, read_json
 from lab.base.shape import field
+from lab.compare.changes import changes
 from lab.gate.action import Action
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.runs.directory import RunDirectory, open_run
@@ -36,7 +37,8 @@ def nightly_run_of(run: Path) -> Path | None:
 def runs_of_nightly_run(folder: Path) -> dict[str, RunDirectory]:
     """Return the run of every set of a finished nightly run, by the name of its baseline.
 
-    Raises :class:`UnusableInput` if any set was not replayed or does not reproduce itself.
+    Raises :class:`UnusableInput` if any set was not replayed or does not reproduce itself, and :class:`CannotMeasure`
+    if it does not although nightly.json says so.
     """
     path = folder / RESULT
     if not path.is_file():
@@ -52,9 +54,13 @@ def runs_of_nightly_run(folder: Path) -> dict[str, RunDirectory]:
         if reproduces is None or field(field(entry, "reproduces", dict, where), "changed", int, f"{where}: reproduces"):
             problem = "was not replayed" if reproduces is None else "does not reproduce itself"
             raise UnusableInput(f"{folder}: set {name!r} {problem}, so nothing was approved; {path.name} says why")
-        # By its position, not by the recorded path: the folder may have been moved.
-        run = open_run(folder / "sets" / file_name(name) / "run")
-        run.require_done()
+        # By its position, not by the recorded path: the folder may have been moved. Both replays are compared again,
+        # because nightly.json is an output.
+        run, again = (open_run(folder / "sets" / file_name(name) / replay) for replay in ("run", "again"))
+        if changes(run, again).changed:
+            raise CannotMeasure(
+                f"{path}: is stale: the two replays of set {name!r} differ, so nothing was approved; run it again"
+            )
         runs[field(field(entry, "verdict", dict, where), "baseline", str, f"{where}: verdict")] = run
     return runs
 

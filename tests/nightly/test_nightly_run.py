@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import lab.runs.resume
-from lab.base.errors import OtherArguments, UnusableInput
+from lab.base.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.base.files import digest
 from lab.cli.main import app
 from lab.gate.line import OF_NIGHTLY
@@ -33,7 +33,7 @@ from lab.replay.candidates import Candidates, candidates_path, rows_of
 from lab.replay.plan import make_plan
 from lab.report.nightly import write_pages
 from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.runs.directory import open_run
+from lab.runs.directory import RunDirectory, open_run
 from lab.runs.tables import read_table, write_table
 
 PLAN = """
@@ -158,7 +158,9 @@ def test_nightly_judges_limits_without_a_baseline(plan: NightlyPlan) -> None:
     assert "Something changed" not in page
 
 
-def test_approve_takes_all_sets_of_a_nightly_run_or_none(plan: NightlyPlan) -> None:
+def test_approve_takes_all_sets_of_a_nightly_run_or_none(
+    plan: NightlyPlan, resealed: Callable[[Path], RunDirectory]
+) -> None:
     (one,) = plan.sets
     other = replace(one, name="other/set", baseline="another", asked=replace(one.asked, max_items=5))
     plan = replace(plan, sets=(one, other))
@@ -177,6 +179,16 @@ def test_approve_takes_all_sets_of_a_nightly_run_or_none(plan: NightlyPlan) -> N
     told["sets"][1]["reproduces"]["changed"] = 1
     (again.folder / "nightly.json").write_text(json.dumps(told), "utf-8")
     with pytest.raises(UnusableInput, match="set 'other/set' does not reproduce itself, so nothing was approved"):
+        runs_of_nightly_run(again.folder)
+    told["sets"][1]["reproduces"]["changed"] = 0
+    (again.folder / "nightly.json").write_text(json.dumps(told), "utf-8")
+    second = open_run(again.folder / "sets" / "other%2Fset" / "again")
+    receipts = second.receipts(second.conversations[0])
+    table = read_table(receipts)
+    chars = pa.array([7] * table.num_rows, table["chars"].type)
+    write_table(table.set_column(table.schema.get_field_index("chars"), "chars", chars), receipts)
+    resealed(second.path)
+    with pytest.raises(CannotMeasure, match="is stale: the two replays of set 'other/set' differ"):
         runs_of_nightly_run(again.folder)
     (again.folder / "nightly.json").unlink()
     with pytest.raises(UnusableInput, match="is not finished"):
