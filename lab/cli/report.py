@@ -8,7 +8,7 @@ import typer
 
 from lab.base.formatting import sentence
 from lab.cli import completion, options
-from lab.cli.output import emit, emit_folded
+from lab.cli.output import announce, emit, emit_folded
 from lab.cli.results import Result
 from lab.cli.verdict_tables import emit_action
 
@@ -61,4 +61,6 @@ def report(
 
     opened = open_run(run, allow_failed=allow_failed)
     built = write_report(opened, baseline, candidate, with_text=with_text, turns=turns, slides=slides)
+    if built.stale:
+        announce(built.stale)
     return Result(built, show, lambda built: {"files": [str(file) for file in built.files]})

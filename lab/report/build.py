@@ -103,10 +103,11 @@ WITH_GOLD = "probes with gold"
 
 
 class Built(NamedTuple):
-    """The files of a report, HTML first, and its first screen."""
+    """The files of a report, HTML first, its first screen, and why a stale verdict is not shown, if there is one."""
 
     files: list[Path]
     opening: Opening
+    stale: str | None = None
 
 
 def build_report(
@@ -182,7 +183,7 @@ def write_report(
     for path, content in outputs.items():
         write_atomically(path, content)
     files = [*outputs, *(write_slides(run.path, {name: one.chart for name, one in found.items()}) if slides else ())]
-    return Built(files, model["opening"])
+    return Built(files, model["opening"], model["stale"])
 
 
 def write_slides(folder: Path, found: Mapping[str, charts.Chart]) -> list[Path]:
