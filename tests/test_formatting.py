@@ -7,6 +7,7 @@ import pytest
 from lab.base.formatting import (
     bracketed,
     choices,
+    code,
     counted,
     interval,
     markdown,
@@ -15,6 +16,7 @@ from lab.base.formatting import (
     p_value,
     sentence,
     signed,
+    visible,
 )
 
 
@@ -64,6 +66,27 @@ def test_markdown_escapes_markup() -> None:
     assert markdown("a|b *c* [d](e) `f` <g> & h\\\r\ni_j") == (
         "a\\|b \\*c\\* \\[d\\](e) \\`f\\` &lt;g&gt; &amp; h\\\\  i\\_j"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("lab score x", "`lab score x`"),
+        ("a `b` <i>|", "`` a `b` <i>| ``"),
+        ("``` x", "```` ``` x ````"),
+        ("one\ntwo", "```\none\ntwo\n```"),
+        ("one\n```\n<b>", "````\none\n```\n<b>\n````"),
+    ],
+)
+def test_code_cannot_be_ended_by_its_text(text: str, shown: str) -> None:
+    assert code(text) == shown
+
+
+@pytest.mark.parametrize(
+    "mark", ["\x07", "\x1b", "\r", "\x85", "\u061c", "\u200f", "\u202e", "\u2029", "\u2069", "\ufeff"]
+)
+def test_visible_shows_what_controls_a_line_as_an_escape(mark: str) -> None:
+    assert visible(f"a{mark}b\n\tc") == f"a\\u{ord(mark):04x}b\n\tc"
 
 
 def test_counted_agrees_with_its_number() -> None:

@@ -43,7 +43,7 @@ def free_of_credentials(value: Any) -> Any:
 
 
 # Characters that control a terminal or a mail client, and marks that change the direction of a line.
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 # A function that takes a line of progress.
 Announce = Callable[[str], None]
 _MARKDOWN = str.maketrans(
@@ -145,6 +145,16 @@ def milliseconds(value: float) -> str:
 def markdown(text: str) -> str:
     """Escape text for one line of Markdown, inside or outside a table."""
     return text.translate(_MARKDOWN)
+
+
+def code(text: str) -> str:
+    """Return text as code in Markdown, in which nothing is escaped: in the line, or as a block if it has several."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    if "\n" in text:
+        fence = "`" * max(3, longest + 1)
+        return f"{fence}\n{text.rstrip()}\n{fence}"
+    fence, space = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{space}{text}{space}{fence}"
 
 
 CUT = "…"

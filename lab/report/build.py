@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.files import digest, dump_json, write_atomically
-from lab.base.formatting import markdown, number
+from lab.base.formatting import code, markdown, number, visible
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.gate.line import FAIL, deciding
 from lab.gate.verdict import Verdict
@@ -339,7 +339,11 @@ def _has(model: dict[str, Any], section: str) -> bool:
 
 
 def render(template: str, model: dict[str, Any]) -> bytes:
-    """Render one of the package's templates; everything in HTML is escaped."""
+    """Render one of the package's templates.
+
+    Everything in HTML is escaped. Ids and names are other people's, so no character may control a terminal or turn the
+    direction of a line: it becomes a visible escape.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -354,9 +358,9 @@ def render(template: str, model: dict[str, Any]) -> bytes:
     )
     environment.filters["number"] = number
     environment.filters["digest"] = _digest
-    environment.filters["markdown"] = markdown
+    environment.filters |= {"markdown": markdown, "code": code}
     environment.filters["rows"] = lambda table, left=1: markdown_table(table.headers, table.rows, left)
-    return environment.get_template(template).render(model).encode()
+    return visible(environment.get_template(template).render(model)).encode()
 
 
 def page_script() -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import read_json
-from lab.base.formatting import choices, interval, p_value, signed
+from lab.base.formatting import choices, interval, p_value, signed, visible
 from lab.base.formatting import number as formatted
 from lab.compare.arms import ArmMean
 from lab.compare.paired import Comparison, Difference, compare_arms
@@ -499,6 +499,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
     )
     made.filters |= {"number": formatted, "signed": signed, "thousands": "{:,}".format}
     made.globals |= {"signs": SIGNS, "repeated": lru_cache(4096)(_rendered)}

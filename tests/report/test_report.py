@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 import typer
 
+import lab.report.build
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json, write_atomically
+from lab.base.formatting import CONTROL
 from lab.cli.main import app
 from lab.cli.view import PORT
 from lab.compare.paired import compare_arms
@@ -40,7 +42,9 @@ from lab.runs.scores import read_gold
 from lab.runs.tables import write_points
 from lab.studies.draws import SHARES
 from lab.studies.points import MODES, SaturationPoint, ScalePoint
+from lab.view.pages import environment
 
+TEMPLATES = Path(lab.report.build.__file__).with_name("templates")
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 MakeRun = Callable[..., RunDirectory]
 SCRIPT = "<script>alert(1)</script>"
@@ -225,6 +229,40 @@ def test_report_handles_any_conversation_name(make_run: MakeRun) -> None:
     build_report(run)
     words = Page((run.path / "report.html").read_text("utf-8")).words
     assert set(NAMES) <= set(words)
+
+
+def test_names_that_turn_a_line_or_end_a_cell_are_shown_as_text(make_run: MakeRun) -> None:
+    names = ("ev\u202eil", "bell\x07\u061c", "a|`b`<i>\u2066")
+    run = make_run(*names, sessions=2)
+    build_report(run)
+    pages = {name: (run.path / name).read_text("utf-8") for name in ("report.html", "report.md")}
+    for name, text in pages.items():
+        assert CONTROL.search(text) is None, name
+    assert {"ev\\u202eil", "bell\\u0007\\u061c", "a|`b`<i>\\u2066"} <= set(Page(pages["report.html"]).words)
+    assert "<i>" not in pages["report.md"]
+    found = environment().from_string("{{ id }}").render(id=f"{names[0]}<i>")
+    assert found == "ev\\u202eil&lt;i&gt;"
+
+
+def test_markdown_of_a_report_escapes_every_name() -> None:
+    """A value without a filter would put a raw name into the text."""
+    raw = re.findall(r"{{(?![^}]*\| (?:markdown|rows|code))([^}]*)}}", (TEMPLATES / "page.md.j2").read_text("utf-8"))
+    # Numbers, the lab's own words, and names of facts and figures.
+    own = {"opening.word", "tile.word", "rules.more", "name"}
+    assert {text.strip() for text in raw if "has_slides" not in text} <= own
+
+
+def test_pages_with_a_script_are_those_that_the_security_page_names() -> None:
+    scripted = {path.name for path in TEMPLATES.glob("*.html.j2") if "<script" in path.read_text("utf-8")}
+    assert scripted == {
+        f"{name}.html.j2" for name in ("page", "league", "study", "nightly", "canary", "watch", "drift")
+    }
+    assert all(
+        path.read_text("utf-8").count("<script") == 1 for path in TEMPLATES.glob("*.html.j2") if path.name in scripted
+    )
+    said = " ".join((TEMPLATES.parents[2] / "SECURITY.md").read_text("utf-8").split())
+    assert "The page of `lab acceptance` has none." in said
+    assert "studies, nightly runs, canaries, a watched engine and a ledger's drift hold one script" in said
 
 
 def test_flipped_explains_turns_and_hides_texts_by_default(
