@@ -122,6 +122,7 @@ EXAMPLES = {
     "config check": "lab config check openclaw.json",
     "canary audit": "lab canary audit gateway.log --out audit.json",
     "canary show": "lab canary show gateway.log --last 3",
+    "canary limits": "lab canary limits before.log --out stage-b-here.toml",
     "runs list": "lab runs list reports",
     "runs rm": "lab runs rm reports/runs/mine",
     "runs schema": "lab runs schema",

@@ -60,6 +60,7 @@ CANARY = Group(
         "Look at a live engine": {
             "audit": Entry("lab.canary.cli.receipts", "Check and summarise the receipts in the logs of a live engine."),
             "show": Entry("lab.canary.cli.receipts", "Print the last recall receipts of a log, each on one screen."),
+            "limits": Entry("lab.canary.cli.receipts", "Derive the limits of a policy from what this host recorded."),
             "agree": Entry("lab.canary.cli.agree", "Compare the recalls of a live engine with the lab's."),
         },
         "Switch it": {

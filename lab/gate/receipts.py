@@ -21,8 +21,8 @@ from lab.base.errors import LabError, UnusableInput
 from lab.base.files import read_json
 from lab.base.formatting import counted
 from lab.base.shape import expect, field, json_type, optional
-from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
-from lab.gate.policy import Policy, Rule
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line, unmeasurable
+from lab.gate.policy import ACCEPT, Policy, Rule
 
 SCHEMA = "lab.receipts.audit.v1"
 # The receipt of a canary, beside its audit.
@@ -32,6 +32,10 @@ WITH_JSON = (
     *("autoRecall.receipt", "autoCapture.receipt", "scopeFallback", "scopeFallbackSuppressed"),
     *("todoGuardrail", "contextBudget", "docsColdLane.search"),
 )
+# How much answers vary: nothing if the store has no more memories than a few recalls hold.
+# A larger store with as few must memories is still judged: there, what repeats is the policy's choice.
+FEW_RECALLS = 3
+VARIATION = ("repeat.rate", "repeat.longest_streak", "must.share", "repeat.distinct_share")
 # Kinds of damage.
 KINDS = {
     "gzip": "the gzip file is truncated or damaged",
@@ -266,9 +270,23 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
             more = max(int(missing), result.more_recalls or 0)
             settles = counted(math.ceil(missing), "more answered recall")
             result = line(rule, INCONCLUSIVE, why, settles, candidate=value, limit=bounds(rule), more_recalls=more)
+        if missing <= 0 and rule.measure in VARIATION and (few := _few(audit)) and result.status == FAIL:
+            remedy = "`lab canary limits LOG --out POLICY` derives limits from this host's own window"
+            result = unmeasurable(rule, few, remedy, accepted=policy.unmeasured == ACCEPT)
         # Without remarks, lines that lack receipts share one reason and are printed once.
         remark = _remark(rule, audit, where) if missing <= 0 or result.status == FAIL else None
         yield replace(result, reason=f"{result.reason} ({remark})") if remark else result
+
+
+def _few(audit: Mapping[str, Any]) -> str | None:
+    """Return why answers cannot vary over a small store; None if they can, or if an audit does not say."""
+    memories, most = audit["repeat"].get("memories"), audit.get("limits", {}).get("items_most") or 0
+    if memories is None or memories >= FEW_RECALLS * most:
+        return None
+    return (
+        f"all recalls together found {counted(memories, 'memory')}, fewer than {FEW_RECALLS} recalls of {most} items "
+        "hold, so answers must repeat"
+    )
 
 
 def _remark(rule: Rule, audit: Mapping[str, Any], where: str) -> str | None:

@@ -34,8 +34,12 @@ def receipt_of(
     homes: dict[str, str] | None = None,
     fallback: dict[str, Any] | None = None,
     dropped: int = 0,
+    vectors: int = 3,
 ) -> dict[str, Any]:
-    """Return a sound receipt of a recall that selected these ids; the first letter of an id is its tier."""
+    """Return a sound receipt of a recall that selected these ids; the first letter of an id is its tier.
+
+    The first ``vectors`` of them are hits of the vector lane.
+    """
     counts = [
         TierCount(TIERS[letter], (LABELS[letter],), size, sum(identifier[0] == letter for identifier in ids))
         for letter, size in zip("mnu", candidates, strict=True)
@@ -68,7 +72,7 @@ def receipt_of(
         quota=held,
         tier_counts=counts,
         fts=[LaneHit(identifier, 1.0, 0.0) for identifier in ids[:2]],
-        vec=[LaneHit(identifier, 0.5, 1.0) for identifier in ids[:3]],
+        vec=[LaneHit(identifier, 0.5, 1.0) for identifier in ids[:vectors]],
         final=[Final(identifier, LABELS[identifier[0]], (homes or {}).get(identifier, scope)) for identifier in ids],
         injected=len(ids) - dropped,
         parts={"fallback": fallback or NO_FALLBACK, "budget": budget},

@@ -37,6 +37,8 @@ from lab.systems.openclaw.recall.receipt import MAX_TIERS, REASONS, prompt_comme
 SIZE = 100
 MOST_SESSIONS = 4096
 DISTINCT_OVER = 100
+# Different memories found, from which they are not counted on.
+MOST_FOUND = 1000
 Hits = Sequence[dict[str, Any]]
 WITHOUT_EMBEDDINGS = "autoRecall enabled but embeddings are unavailable"
 _REGISTERED = re.compile(r"\s*registered \(db=")
@@ -144,7 +146,7 @@ class Repeats:
         self._by = {"session": 0, "scope": 0}
         self._vectors = self._stale_vectors = self._answers = self._stale_answers = 0
         self._worst, self._worst_vectors = Worst(), Worst()
-        self._ids = set[str]()
+        self._ids, self._found = set[str](), set[str]()
         self._listed = self._recalls = self._windows = 0
         self._distinct = 0.0
 
@@ -162,6 +164,8 @@ class Repeats:
         self._count_streaks(state.streaks, listed)
         self._count_stale(state, fts, vec)
         self._count_distinct(listed)
+        if len(self._found) < MOST_FOUND:
+            self._found |= listed.union(hit["id"] for hits in (fts, vec) for hit in hits)
 
     def _session(self, kind: str, name: str) -> _Session:
         state = self._open.get((kind, name))
@@ -221,6 +225,7 @@ class Repeats:
             "distinct_windows": self._windows,
             "by": dict(self._by),
             "sessions_forgotten": self._forgotten,
+            "memories": len(self._found),
         }
 
     def stale_as_json(self) -> dict[str, Any]:

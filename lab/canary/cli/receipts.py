@@ -1,4 +1,4 @@
-"""``lab canary audit`` and ``show``: check the receipts in the logs of a live engine, and print the last of them."""
+"""``lab canary audit``, ``show`` and ``limits``: what the receipts in the logs of a live engine say."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
+from lab.cli.completion import policies
 from lab.cli.output import Json, announce, emit, emit_folded, emit_hanging, emit_json, emit_table
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.canary.audit.audit import LastReceipt
+    from lab.canary.audit.limits import Derived
 
 SHOWN = 20
 # The figures of the stage-b policy: their names in policies, a description, and the name of the denominator.
@@ -68,6 +70,7 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("audit")(audit)
     app.command("show")(show)
+    app.command("limits")(limits)
 
 
 def audit(
@@ -143,6 +146,57 @@ def show(
 
     found = last_receipts(log, last)
     return Result(found, show, lambda recalls: {"receipts": [recall._asdict() for recall in recalls]})
+
+
+def limits(
+    logs: Annotated[
+        list[str],
+        typer.Argument(metavar="LOG", help="Gateway logs of the window before the switch, as lab canary audit reads."),
+    ],
+    policy: Annotated[
+        str, typer.Option(help="The policy to start from: a shipped one or a file (TOML).", autocompletion=policies)
+    ] = "stage-b",
+    out: Annotated[Path | None, typer.Option(help="Write the policy with these limits to this file.")] = None,
+) -> Result:
+    """Derive the limits of a policy from what this host recorded.
+
+    Limits on repeats, must memories and stale windows depend on the size of the store and on what people ask. Each is
+    loosened to the value of the given window and a margin for chance, and is never tightened. Give a window without a
+    known fault: its faults are allowed from then on.
+    """
+    from lab.base.files import cannot_write, read_text, write_atomically
+    from lab.canary.audit.limits import about_window, derive, receipts_of, write_limits
+    from lab.gate.policy import SHIPPED, read_policy, shipped_policies
+
+    chosen = read_policy(policy)
+    file = SHIPPED / f"{policy}.toml" if policy in shipped_policies() else Path(policy)
+    receipts = receipts_of(logs)
+    found, about = derive(chosen, receipts), about_window(logs, receipts)
+    if out is not None:
+        if out.exists():
+            raise UnusableInput(f"--out {out}: exists; choose a new file")
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(out, error) from error
+        write_atomically(out, write_limits(read_text(file), found, about).encode())
+
+    def show(found: list[Derived]) -> None:
+        emit_folded(f"{about}.")
+        emit()
+        rows = [[one.measure, f"{one.shipped:g}", f"{one.window:.3g}", f"{one.limit:g}"] for one in found]
+        emit_table(["figure", policy, "this window", "limit"], rows)
+        emit()
+        if out is None:
+            emit_folded("Nothing was written; --out FILE writes the policy.")
+        else:
+            emit_folded(f"{out}: the policy with these limits, and the reason beside each.")
+            emit_hanging(f"Next: lab gate --receipts AUDIT --policy {out}")
+
+    def as_json(found: list[Derived]) -> dict[str, Any]:
+        return {"about": about, "limits": [one._asdict() for one in found], "out": str(out) if out else None}
+
+    return Result(found, show, as_json)
 
 
 def _show(result: dict[str, Any], out: Path | None) -> None:
