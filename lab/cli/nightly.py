@@ -65,14 +65,14 @@ def nightly(
 
 
 def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
-    from lab.gate.line import ADDED, PASS
+    from lab.gate.line import ADDED, NOT_HERE, PASS
     from lab.gate.outputs import gravest_first
+    from lab.gate.verdict import on_what
     from lab.runs.notes import trial_line
 
     warning = trial_line(nightly_run.trial)
-    emit_folded(
-        f"{nightly_run.status.upper()}: {nightly_run.date}, plan {nightly_run.plan}{f' [{warning}]' if warning else ''}"
-    )
+    what = f"{nightly_run.date}, plan {nightly_run.plan}{f' [{warning}]' if warning else ''}"
+    emit_folded(f"{nightly_run.status.upper()}{on_what(result.verdict for result in nightly_run.sets)}: {what}")
     emit_table(
         ["set", "verdict", "not reproduced", "changed", "receipts"],
         [
@@ -96,6 +96,8 @@ def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
             for line in lines:
                 if line.kind == ADDED and not line.critical and line.status != PASS:
                     emit_folded(f"{result.name}: apart, decides nothing: {line.status}: {line.reason}")
+        if result.verdict.status == PASS and result.verdict.unmeasured:
+            emit_folded(f"{result.name}: {NOT_HERE}: {', '.join(result.verdict.unmeasured)}")
         for line in lines:
             if line.critical:
                 emit_folded(f"{result.name}: {line.status}: {line.reason}")

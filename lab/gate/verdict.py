@@ -16,7 +16,7 @@ hold. Anything else is not shown either way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -284,6 +284,13 @@ class Verdict:
             "control": asdict(self.control) if self.control else None,
         }
         return first | values | last
+
+
+def on_what(verdicts: Iterable[Verdict]) -> str:
+    """Return what follows the word of several verdicts if all pass, some of them only on what was measured."""
+    found = list(verdicts)
+    passing = all(verdict.status == PASS for verdict in found)
+    return next((verdict.on_what for verdict in found if passing and verdict.on_what), "")
 
 
 def judge(

@@ -23,10 +23,10 @@ from lab.base.formatting import counted, sentence, visible, without_credentials
 from lab.base.shape import field
 from lab.compare.changes import cause
 from lab.gate.action import Action, action_of, why
-from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
+from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, NOT_HERE, PASS, Line
 from lab.gate.outputs import Stale, Unchecked, by_reason, gravest_first, judged_notes, rejudge, verdict_of
 from lab.gate.verdict import SCHEMA as GATE
-from lab.gate.verdict import Verdict, overall
+from lab.gate.verdict import Verdict, on_what, overall
 from lab.nightly.nightly_folder import KIND as NIGHTLY
 from lab.nightly.nightly_folder import PAGE as NIGHTLY_PAGE
 from lab.nightly.nightly_folder import RESULT, action_after
@@ -207,6 +207,7 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
     for name, verdict, _ in sets:
         _require_derived(verdict.status, [overall(verdict.lines)], f"{where}: set {name!r}")
     _require_derived(status, [verdict.status for _, verdict, _ in sets], where)
+    word = f"{status.upper()}{on_what(verdict for _, verdict, _ in sets)}"
     of_status = [name for name, verdict, _ in sets if verdict.status == status]
     verdicts = sorted(sets, key=lambda entry: GRAVITY.index(entry[1].status))
     rules = [rule for name, verdict, _ in verdicts for rule in _rules(verdict.lines, f"{name}: ")]
@@ -219,13 +220,13 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
         summary = f"Since the baseline: {cause(list(dict.fromkeys(moved)))}. {summary}"
     return Message(
         status,
-        _title(status.upper(), f"nightly run of {data['date']}, plan {data['plan']}", data.get("trial", ())),
+        _title(word, f"nightly run of {data['date']}, plan {data['plan']}", data.get("trial", ())),
         _line(summary),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
         _harmless(action_after(data)),
         (
-            *((f"set {name}", _line(_changed(entry))) for name, _, entry in sets),
+            *((f"set {name}", _line(_changed(entry, verdict))) for name, verdict, entry in sets),
             ("commit", str(data["commit"])[:12] if data.get("commit") else "no repository"),
             ("lab", str(data["lab"])),
         ),
@@ -233,8 +234,8 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
     )
 
 
-def _changed(entry: Mapping[str, Any]) -> str:
-    """Return how many receipts of a set differ or changed."""
+def _changed(entry: Mapping[str, Any], verdict: Verdict) -> str:
+    """Return how many receipts of a set differ or changed, and what passed without being measured."""
     again, exact = entry.get("reproduces"), entry.get("exact")
     parts = [str(entry["status"])]
     if again:
@@ -243,6 +244,8 @@ def _changed(entry: Mapping[str, Any]) -> str:
     apart = (entry.get("apart") or {}).get("conversations", [])
     if apart:
         parts.append(f"{counted(len(apart), 'conversation')} compared apart")
+    if verdict.status == PASS and verdict.unmeasured:
+        parts.append(f"{NOT_HERE}: {', '.join(verdict.unmeasured)}")
     return ", ".join(parts)
 
 

@@ -13,6 +13,7 @@ from lab.base.formatting import counted
 from lab.compare.changes import cause
 from lab.gate.line import AGAIN, ERROR, FAIL, INCONCLUSIVE, PASS, Line, deciding
 from lab.gate.outputs import deciding_first, reason
+from lab.gate.verdict import on_what
 from lab.nightly.nightly_folder import PAGE, action_after
 from lab.nightly.nightly_run import NightlyRun, SetResult
 from lab.nightly.trend import Past, PastRun, Series, past_of
@@ -242,7 +243,7 @@ def _opening(nightly_run: NightlyRun) -> dict[str, Any]:
         "subject": nightly_run.date,
         "state": status,
         "word": WORDS[status],
-        "means": MEANS[status],
+        "means": on_what(result.verdict for result in nightly_run.sets).strip() or MEANS[status],
         "why": f"{why.rstrip('.')}.",
         "action": action_after(nightly_run.as_json(), nightly_run.approve_all),
         "sure": sure,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
 import pytest
 
-from lab.gate.line import AGAIN, PASS, Line
+from lab.gate.line import AGAIN, PASS, SKIPPED, Line
 from lab.gate.verdict import Verdict
 from lab.nightly.against import Apart
 from lab.nightly.nightly_run import NightlyRun, SetResult
@@ -55,6 +56,18 @@ def test_first_screen_says_state_cause_and_action(state: str, said: str, action:
     assert f'<div class="verdict {state}">' in page.read_text("utf-8")
     # What the plan hopes for is no finding.
     assert "The same memories as approved" not in words.partition("the plan requires")[0]
+
+
+def test_night_that_passes_on_what_was_measured_says_so(tmp_path: Path) -> None:
+    stale = Line("guard", "StaleRecall", SKIPPED, True, "not measurable here: no memory is superseded", unmeasured=True)
+    passed = (Line(AGAIN, "receipts", PASS, True, "two replays gave the same receipts"), stale)
+    verdict = Verdict("mine/own", "as approved", "sets/own/run", "own", None, PASS, passed)
+    made = NightlyRun(
+        *("mine", "The same memories as approved.", "2026-11-24", tmp_path, "0123", ()), tmp_path / "baselines"
+    )
+    for lines, means in ((passed, "PASS on what was measured"), (passed[:1], "PASS as approved")):
+        result = SetResult("own", replace(verdict, lines=lines), None, None, None, {}, ())
+        assert means in _words(write_pages(replace(made, sets=(result,)), tmp_path / "trend")[0])
 
 
 def test_first_night_has_one_sign_and_no_charts(tmp_path: Path) -> None:
