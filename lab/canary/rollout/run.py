@@ -414,6 +414,8 @@ def _switched(folder: Path) -> tuple[tuple[str, ...], str | None, str]:
         path, before, after = tuple(map(str, value["path"])), value["before"], str(value["after"])
     except (KeyError, TypeError):
         raise UnusableInput(f"{file}: not a receipt of lab canary run") from None
+    if path not in (SLOT, SELECTION) or (path == SELECTION and after not in POLICIES):
+        raise UnusableInput(f"{file}: names a switch that lab canary run does not make: {'.'.join(path)} {after!r}")
     if before is None and path == SELECTION:
         before = DEFAULT_SELECTION
     # Without the key a host takes its own memory.

@@ -144,6 +144,7 @@ def test_no_verdict_is_refused_in_one_line(tmp_path: Path, name: str, text: str,
     assert done.stderr.count("\n") == 1
 
 
+AUTO_RECALL = ("plugins", "entries", ENTRY, "config", "autoRecall")
 LIMIT = {"pass": (9, 1), "fail": (0, 1), "inconclusive": (9, 99)}
 
 
@@ -209,6 +210,19 @@ def test_nothing_follows_from_a_canary_whose_verdict_was_edited(tmp_path: Path, 
     assert "verdict.json: is stale: " in done.stderr
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "after"),
+    [(["gateway", "auth", "mode"], "none"), (["plugins", "slots"], ENTRY), ([*AUTO_RECALL, "selectionMode"], "mine")],
+)
+def test_switch_that_no_canary_makes_is_refused(tmp_path: Path, path: list[str], after: str) -> None:
+    folder = canary(tmp_path, "pass", "memory-lancedb")
+    receipt = json.loads((folder / "canary.json").read_bytes())
+    (folder / "canary.json").write_text(json.dumps(receipt | {"path": path, "after": after}), "utf-8")
+    done = run_here("canary", "apply", folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "names a switch that lab canary run does not make" in done.stderr
 
 
 def test_canary_that_passed_sets_what_it_switched(tmp_path: Path) -> None:
