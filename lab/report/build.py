@@ -42,7 +42,7 @@ from lab.report.sections import (
 from lab.report.tables import markdown_table
 from lab.report.units import mean_of, unbroken
 from lab.runs.directory import REPORT, REPORT_DATA, RunDirectory
-from lab.runs.notes import config_notes, trial_line, trial_of
+from lab.runs.notes import config_notes, sight_notes, trial_line, trial_of
 from lab.runs.scores import Scores, read_gold
 
 
@@ -222,7 +222,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     return {
         "title": f"Recall report ({trial})" if trial else "Recall report",
         "sentence": result_sentence(comparison, f"{run.labels}, {run.haystack}") if comparison else alone(run, summary),
-        "embedder": (*run.manifest.notes, *config_notes(resolved)),
+        "embedder": (*run.manifest.notes, *config_notes(resolved), *sight_notes(resolved)),
         "facts": facts,
         "arms": run.arms,
         "columns": names,

@@ -111,6 +111,15 @@ def config_notes(resolved: Resolved, arms: Collection[str] | None = None) -> tup
     return (*([HOST] if of_host(resolved) else ()), *off, *other_embedders(resolved.embedder_model, named))
 
 
+def sight_notes(resolved: Resolved) -> tuple[str, ...]:
+    """Return a sentence on each arm that is a program of its own: what it could have seen besides its requests."""
+    return tuple(
+        f"arm {arm.name} is a program of its own: it could read {seen['files']}, and was {seen['probes']}"
+        for arm in resolved.arms
+        if isinstance(seen := arm.config.get("could_see"), Mapping)
+    )
+
+
 def off_note(arm: str, why: str) -> str:
     """Return the note on an arm that its host does not run."""
     return f"arm {arm} injects nothing, as on its host: {why}"

@@ -18,7 +18,7 @@ from lab.base.shape import expect
 from lab.systems.contract import ArmInfo
 from lab.systems.external.answers import folder_of, read_identity, save_identity
 from lab.systems.external.protocol import VERSION, HostFailed, checked, remedy
-from lab.systems.external.session import EndpointChannel, ProcessChannel, Request, Session, environment
+from lab.systems.external.session import FIXED, PASSED, EndpointChannel, ProcessChannel, Request, Session, environment
 from lab.systems.external.settings import HostSettings, read_settings
 from lab.systems.external.system import ExternalSystem, Opening, identity_in
 from lab.systems.kit import Kit
@@ -45,7 +45,7 @@ class ExternalArm:
     def describe(self) -> ArmInfo:
         """Describe the arm by the identity that the host gave."""
         who = self.identity
-        config = {**self.settings.as_json(), "hello": dict(who)}
+        config = {**self.settings.as_json(), "hello": dict(who), "could_see": could_see(self.settings, who)}
         sources = f" {digest(who['sources'])[:16]}" if who["sources"] else ""
         return ArmInfo(
             self.name,
@@ -104,6 +104,22 @@ def make(spec: ArmSpec) -> ExternalArm:
             raise CannotMeasure(f"{spec.where}: another system or version answers now; give the run another --out")
         save_identity(folder, spec.name, identity)
     return ExternalArm(spec.name, settings, identity, spec.max_items, spec.depth, is_recorded)
+
+
+def could_see(settings: HostSettings, identity: Mapping[str, Any]) -> dict[str, object]:
+    """Return what a host could know beyond what it is told, for the manifest (EX-9, EX-15).
+
+    No path of the recordings or of the golden set is given to it. A process has the rights of its user all the same.
+    """
+    told = "told which recalls are probes" if identity["stateful"] else "asked like turns"
+    if not settings.command:
+        return {"files": "the files of its own machine", "probes": told}
+    return {
+        "files": "all files of its user, the golden set too if it finds it",
+        "working_directory": "the folder where the lab was started",
+        "environment": sorted({*PASSED, *FIXED, *settings.env}),
+        "probes": told,
+    }
 
 
 def open_session(settings: HostSettings, home: Path) -> Session:

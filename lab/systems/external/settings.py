@@ -17,7 +17,19 @@ from lab.embedding.http import is_loopback
 from lab.systems.external.protocol import TIMEOUTS
 from lab.systems.openclaw.capture.secrets import holds_secret
 
-KEYS = ("lab", "exec", "url", "settings", "env", "key_env", "embedder", "timeouts", "allow_remote", "hello")
+KEYS = (
+    "lab",
+    "exec",
+    "url",
+    "settings",
+    "env",
+    "key_env",
+    "embedder",
+    "timeouts",
+    "allow_remote",
+    "hello",
+    "could_see",
+)
 # Longest time-out in seconds.
 LONGEST = 86_400
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -29,6 +29,9 @@ from lab.systems.openclaw.capture.secrets import holds_secret
 # Ids, reasons, labels, versions and times: without spaces, and short.
 _WORD = re.compile(r"[A-Za-z0-9_.:@/+#=-]{0,100}", re.ASCII)
 
+# The last number of a key, and what follows it.
+_NUMBER = re.compile(r"(\d+)(\D*)$", re.ASCII)
+
 
 def word(text: str) -> str:
     """Return a text if it is a word that quotes nothing, else the beginning of its digest."""
@@ -221,6 +224,9 @@ class ExternalSystem(MemorySystem):
         self._ids = HostIds()
         self._texts: dict[str, str] = {}
         self._stored: dict[str, Stored] = {}
+        # Turn and session of the last turn, and how many probes were asked since.
+        self._last: tuple[str, str | None] = ("", None)
+        self._probes = 0
 
     def remember(self, memories: Sequence[Memory]) -> None:
         """Give memories to the host, and keep the ids that it gives them."""
@@ -249,15 +255,16 @@ class ExternalSystem(MemorySystem):
 
     def recall(self, ask: Ask) -> Recall:
         """Return the host's answer in terms of the contract."""
+        turn, session, is_told = self._shown(ask)
         result, spent = self._ask(
             "recall",
             {
-                "turn": ask.turn,
+                "turn": turn,
                 "text": ask.text,
                 "scope": ask.scope,
                 "scoping": ask.scoping,
-                "session": ask.session,
-                "probe": ask.probe,
+                "session": session,
+                "probe": is_told,
             },
             probe=ask.probe,
             faults=ask.faults,
@@ -281,8 +288,28 @@ class ExternalSystem(MemorySystem):
             evicted=result["evicted"],
         )
 
+    def _shown(self, ask: Ask) -> tuple[str, str | None, bool]:
+        """Return the turn and session of a query as the host is told them, and whether it is told of a probe (EX-15).
+
+        Nothing that a stateless host could do at a probe would last, so it needs not know which recalls are probes: a
+        question after the last turn has the key of a next turn, in the same session.
+        """
+        if not ask.probe:
+            self._last, self._probes = (ask.turn, ask.session), 0
+        if not ask.probe or self._opening.identity["stateful"]:
+            return ask.turn, ask.session, ask.probe
+        if ask.session is not None:
+            return ask.turn, ask.session, False
+        self._probes += 1
+        key, session = self._last
+        number = _NUMBER.search(key)
+        if number is None:
+            return f"{key}/{self._probes}", session, False
+        return f"{key[: number.start()]}{int(number[1]) + self._probes:0{len(number[1])}}{number[2]}", session, False
+
     def observe(self, turn: Turn) -> Writes:
         """Show a turn to a host that wants to see them."""
+        self._last, self._probes = (turn.key, turn.session), 0
         if not self._opening.identity["observes"]:
             return NOTHING
         shown = {
