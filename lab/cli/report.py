@@ -27,14 +27,14 @@ def report(
         str | None,
         typer.Option(
             autocompletion=completion.arms,
-            help="The arm to compare with. [default: tier_first_v1 if the run has it, else the first]",
+            help="The arm to compare with. [default: the verdict's; without one, tier_first_v1 or the first]",
         ),
     ] = None,
     candidate: Annotated[
         str | None,
         typer.Option(
             autocompletion=completion.arms,
-            help="The arm to compare. [default: tier_quota_v1 if the run has it, else the second]",
+            help="The arm to compare. [default: the verdict's; without one, tier_quota_v1 or the second]",
         ),
     ] = None,
     turns: Annotated[int, typer.Option(min=0, help="Number of turns to show of each kind of change.")] = 12,
