@@ -17,7 +17,7 @@ from typing import Any
 from lab.base.errors import CannotWrite, LabError, NotARun, NotComparable
 from lab.base.files import read_json, remove_leftovers, write_atomically
 from lab.base.formatting import Announce, counted
-from lab.compare.changes import ArmChanges, Changes, cause, changes, foremost
+from lab.compare.changes import RECALLED, ArmChanges, Changes, cause, changes, foremost
 from lab.compare.comparable import Common, common
 from lab.gate.line import ADDED, BASELINE_LINE, ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.policy import Policy
@@ -151,8 +151,8 @@ def within(asked: Within, run: RunDirectory) -> Iterator[Line]:
 
 
 def named(arms: Sequence[ArmChanges]) -> str:
-    """Describe the changes: the first changed turns of some arms, and the first columns that changed."""
-    columns = list(dict.fromkeys(name for arm in arms for name in arm.columns))
+    """Describe the changes: the first changed turns of some arms, and some columns, first those of what is injected."""
+    columns = sorted(dict.fromkeys(name for arm in arms for name in arm.columns), key=lambda name: name not in RECALLED)
     others = f" and {len(columns) - NAMED} more" if len(columns) > NAMED else ""
     turns = [f"{change.turn} of {arm}" for arm, change in foremost(arms)]
     more = f" and {len(turns) - NAMED} more" if len(turns) > NAMED else ""

@@ -259,6 +259,7 @@ def test_summarise_means_equal_those_of_the_file(run: RunDirectory, summary: dic
 
 
 def test_write_scores_includes_the_slices_of_probes(run: RunDirectory) -> None:
+    score_and_write(run)
     rows = parquet.read_table(run.path / "scores.parquet").to_pylist()
     slices = {row["at"]: row["slices"] for row in rows if row["slices"]}
     assert {at: json.loads(text) for at, text in slices.items()} == {
@@ -273,6 +274,7 @@ def test_write_scores_includes_the_slices_of_probes(run: RunDirectory) -> None:
 
 def test_score_and_write_replaces_only_a_differing_file(run: RunDirectory, scores: Scores) -> None:
     file = run.path / "scores.parquet"
+    score_and_write(run)
     before, written = file.read_bytes(), file.stat().st_mtime_ns
     assert list(score_and_write(run)) == list(scores)
     assert (file.read_bytes(), file.stat().st_mtime_ns) == (before, written)

@@ -221,9 +221,10 @@ def test_open_run_folder_without_manifest_is_refused(tmp_path: Path, manifest: s
 
 def test_open_run_path_without_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for name in ("file", "nothing"):
-        with pytest.raises(NotARun, match=f"{name}: no such run directory"):
-            open_run(tmp_path / name)
+    with pytest.raises(NotARun, match="nothing: no such run directory"):
+        open_run(tmp_path / "nothing")
+    with pytest.raises(NotARun, match=r"file: is not a run directory .*; lab replay .*file --out DIR makes a run"):
+        open_run(tmp_path / "file")
 
 
 def test_open_run_damaged_manifest_names_the_line(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from lab.base.formatting import visible
 from lab.measures.score import score_run
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
@@ -150,7 +151,7 @@ def test_media_are_shown_with_texts_and_without_their_paths(
     address = f"/turn?{urlencode({'conversation': view.conversation, 'turn': view.key, 'arm': ARM, 'full': '1'})}"
     silent, telling = (client_of(walked, with_text=shown).get(address).text for shown in (False, True))
     lines = re.findall('<p class="soft media"><bdi>(.*?)</bdi></p>', telling)
-    assert {unescape(line) for line in lines} == {f"media: image {EVIL}, 2"}
+    assert {unescape(line) for line in lines} == {f"media: image {visible(EVIL)}, 2"}
     assert "media: image" in telling[telling.index('<pre class="explained"') :]
     assert EVIL not in telling
     assert FILE not in unescape(telling)
