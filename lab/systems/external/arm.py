@@ -107,18 +107,18 @@ def make(spec: ArmSpec) -> ExternalArm:
 
 
 def could_see(settings: HostSettings, identity: Mapping[str, Any]) -> dict[str, object]:
-    """Return what a host could know beyond what it is told, for the manifest (EX-9, EX-15).
+    """Return what a host could know beyond its requests, for the manifest (EX-9, EX-15).
 
     No path of the recordings or of the golden set is given to it. A process has the rights of its user all the same.
     """
-    told = "told which recalls are probes" if identity["stateful"] else "asked like turns"
+    probes = "informed which recalls are probes" if identity["stateful"] else "asked like turns"
     if not settings.command:
-        return {"files": "the files of its own machine", "probes": told}
+        return {"files": "the files of its own machine", "probes": probes}
     return {
         "files": "all files of its user, the golden set too if it finds it",
         "working_directory": "the folder where the lab was started",
         "environment": sorted({*PASSED, *FIXED, *settings.env}),
-        "probes": told,
+        "probes": probes,
     }
 
 

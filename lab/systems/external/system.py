@@ -224,7 +224,7 @@ class ExternalSystem(MemorySystem):
         self._ids = HostIds()
         self._texts: dict[str, str] = {}
         self._stored: dict[str, Stored] = {}
-        # Turn and session of the last turn, and how many probes were asked since.
+        # Turn and session of the last turn, and the number of probes since.
         self._last: tuple[str, str | None] = ("", None)
         self._probes = 0
 
@@ -289,7 +289,7 @@ class ExternalSystem(MemorySystem):
         )
 
     def _shown(self, ask: Ask) -> tuple[str, str | None, bool]:
-        """Return the turn and session of a query as the host is told them, and whether it is told of a probe (EX-15).
+        """Return the turn and session of a query as the host receives them, and whether it knows of a probe (EX-15).
 
         Nothing that a stateless host could do at a probe would last, so it needs not know which recalls are probes: a
         question after the last turn has the key of a next turn, in the same session.

@@ -1,4 +1,4 @@
-"""What a host is told of probes, which a stateless one cannot tell from turns, and what it could see."""
+"""What a host knows of probes, which look like turns to a stateless one, and what it could see."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_stateful_host_is_told_of_probes_so_that_they_leave_no_trace(tmp_path: P
 
 
 def test_manifest_says_what_a_host_could_see() -> None:
-    quiet, told = ({"stateful": stateful} for stateful in (False, True))
+    quiet, informed = ({"stateful": stateful} for stateful in (False, True))
     process = could_see(HostSettings(("python",), env=("MY_KEY",)), quiet)
     assert process["files"] == "all files of its user, the golden set too if it finds it"
     assert process["working_directory"] == "the folder where the lab was started"
@@ -110,9 +110,9 @@ def test_manifest_says_what_a_host_could_see() -> None:
     names = process["environment"]
     assert isinstance(names, list)
     assert {"MY_KEY", "PATH"} <= set(names)
-    assert could_see(HostSettings(url="http://127.0.0.1:1"), told) == {
+    assert could_see(HostSettings(url="http://127.0.0.1:1"), informed) == {
         "files": "the files of its own machine",
-        "probes": "told which recalls are probes",
+        "probes": "informed which recalls are probes",
     }
     # A manifest's configuration makes the same settings again.
     assert read_settings({"exec": ["python"], "could_see": process}, "x") == HostSettings(("python",))
@@ -125,5 +125,5 @@ def test_report_says_what_a_host_could_see() -> None:
     (said,) = sight_notes(resolved)
     assert said == (
         "arm mine is a program of its own: it could read all files of its user, the golden set too if it finds it, "
-        "and was told which recalls are probes"
+        "and was informed which recalls are probes"
     )
