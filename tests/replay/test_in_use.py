@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from lab.base.errors import CannotMeasure, InUse, UnusableInput
+from lab.base.errors import InUse, UnusableInput
 from lab.base.files import only_writer
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.replay.run import run_replay
 from lab.retrieval.tokens import TextSettings, Tokens
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.lane import open_docs
@@ -173,21 +170,3 @@ def test_cache_filled_by_many_processes_is_intact(desk: Any) -> None:
     index = open_docs(DocsSettings(source_roots=(str(docs),)), place, HashingEmbedder().encode, model="hashing")
     assert index.last_ingest["chunks_unchanged"] == 30
     assert [path.name for path in (desk.home / "cache").rglob("*.part")] == []
-
-
-def test_documents_index_not_writable_is_reported(desk: Any) -> None:
-    docs = desk.home / "docs"
-    docs.mkdir()
-    (docs / "one.md").write_text("# One\n\nplums\n", encoding="utf-8")
-    configuration = desk.home / "engine.json"
-    settings = {"docsColdLane": {"enabled": True, "sourceRoots": [str(docs)]}, "lab": {"arm": "engine"}}
-    configuration.write_text(json.dumps(settings), encoding="utf-8")
-    talk(desk, 1)
-    arm = f"cited={configuration}"
-    desk.run(arm)
-    (place,) = (Path(os.environ["LAB_CACHE_DIR"]) / "docs").glob("*.sqlite")
-    data = place.read_bytes()
-    place.write_bytes(data[:4096] + b"\x00" * (len(data) - 4096))
-    (docs / "two.md").write_text("# Two\n\npears\n", encoding="utf-8")
-    with pytest.raises((CannotMeasure, UnusableInput), match="document index"):
-        run_replay(desk.request(arm), desk.home / "other")
