@@ -71,6 +71,13 @@ _LEAST, _SHARE = 3, 0.9
 # So many lines that all fail are enough: the rest of a log, however long, is not read.
 ENOUGH = 1000
 ACCEPTED = "accepted are the gateway's log file or console, also compressed or as a log collector keeps it"
+# Shares of an audit, with the counts that they are made of: each must be what its counts say.
+SHARES = {
+    "errors.rate": ("errors.failed", "errors.attempts"),
+    "recalls.empty_rate": ("recalls.empty", "recalls.answered"),
+    "limits.uneven_rate": ("limits.uneven", "recalls.answered"),
+    "provider.rate": ("provider.failed", "recalls.answered"),
+}
 # Figures that are counted session by session.
 BY_SESSION = ("repeat.", "stale.")
 
@@ -233,9 +240,22 @@ def read_audit(path: Path) -> dict[str, Any]:
     for name, count in optional(value["damage"], "by_kind", dict, {}, f"{path}: damage").items():
         expect(count, int, f"{path}: damage.by_kind.{name}")
     _require_exact(value, str(path))
+    for name, of in SHARES.items():
+        share, part, total = (_number(value, figure_path) for figure_path in (name, *of))
+        if share is not None and part is not None and total and not math.isclose(share, part / total, abs_tol=1e-9):
+            raise UnusableInput(
+                f"{path}: {name} is {share:.6g}, and {of[0]} of {of[1]} is {part:g} of {total:g}; audit the logs again"
+            )
     if reason := unreadable(value):
         raise UnusableInput(f"{path}: no evidence: {reason}; then audit the logs again")
     return value
+
+
+def _number(audit: Mapping[str, Any], path: str) -> float | None:
+    """Return the number at a path of two names, or None: whether a rule may use it is for :func:`figure` to say."""
+    first, _, last = path.partition(".")
+    value = audit[first].get(last) if isinstance(audit.get(first), Mapping) else None
+    return value if isinstance(value, int | float) else None
 
 
 def _require_exact(value: Any, where: str) -> None:

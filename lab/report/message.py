@@ -27,9 +27,9 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, NOT_HERE, PASS, Li
 from lab.gate.outputs import Stale, Unchecked, by_reason, gravest_first, judged_notes, rejudge, verdict_of
 from lab.gate.verdict import SCHEMA as GATE
 from lab.gate.verdict import Verdict, on_what, overall
+from lab.nightly.nightly_folder import BEGUN, RESULT, action_after
 from lab.nightly.nightly_folder import KIND as NIGHTLY
 from lab.nightly.nightly_folder import PAGE as NIGHTLY_PAGE
-from lab.nightly.nightly_folder import RESULT, action_after
 from lab.report.acceptance import PAGE as ACCEPTANCE_PAGE
 from lab.runs.directory import REPORT, VERDICT
 from lab.runs.notes import trial_line
@@ -207,6 +207,11 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
     for name, verdict, _ in sets:
         _require_derived(verdict.status, [overall(verdict.lines)], f"{where}: set {name!r}")
     _require_derived(status, [verdict.status for _, verdict, _ in sets], where)
+    names = {name for name, _, _ in sets}
+    begun = set(field(read_json(folder / BEGUN), "sets", dict, BEGUN)) if (folder / BEGUN).is_file() else names
+    if not names or names != begun:
+        others = ", ".join(sorted(names ^ begun)) or "none"
+        raise CannotMeasure(f"{where}: is stale: its sets are not those of the nightly run (which differ: {others})")
     word = f"{status.upper()}{on_what(verdict for _, verdict, _ in sets)}"
     of_status = [name for name, verdict, _ in sets if verdict.status == status]
     verdicts = sorted(sets, key=lambda entry: GRAVITY.index(entry[1].status))

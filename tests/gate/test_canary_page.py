@@ -31,7 +31,7 @@ def _words(page: Path) -> str:
 
 def _failing(audit: dict[str, Any], rate: float) -> dict[str, Any]:
     """The audit with a share of 400 attempts that failed; the policy allows 2 %."""
-    return deep_merge(audit, {"errors": {"attempts": 400, "rate": rate}})
+    return deep_merge(audit, {"errors": {"failed": round(400 * rate), "attempts": 400, "rate": rate}})
 
 
 def _broken(audit: dict[str, Any]) -> dict[str, Any]:

@@ -222,6 +222,10 @@ def test_judge_names_only_required_input() -> None:
         ({"errors": {"attempts": None}}, "errors: field 'attempts': expected a number, found null"),
         ({"damage": {"lines": "7"}}, "damage: field 'lines': expected a number, found a string"),
         ({"lines": None}, "field 'lines': expected a number, found null"),
+        (
+            {"errors": {"failed": 90, "attempts": 300, "rate": 0.0}},
+            "errors.rate is 0, and errors.failed of errors.attempts is 90 of 300; audit the logs again",
+        ),
     ],
 )
 def test_read_audit_edited_file_is_refused(

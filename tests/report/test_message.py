@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.base.errors import UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import Verdict
@@ -203,6 +203,22 @@ def test_nightly_message_counts_sets_and_names_the_command(tmp_path: Path) -> No
     result["sets"][0]["reproduces"] = {"changed": 3, "turns": 20, "before": "x/run", "after": "x/again"}
     (tmp_path / "nightly.json").write_bytes(dump_json(result))
     assert message_at(tmp_path).action.command == "lab diff x/run x/again"
+
+
+@pytest.mark.parametrize(("kept", "differ"), [([], "a, b"), (["b"], "a")])
+def test_message_of_a_nightly_run_that_lost_a_set_is_refused(tmp_path: Path, kept: list[str], differ: str) -> None:
+    (tmp_path / "begun.json").write_bytes(dump_json({"sets": {"a": "0", "b": "1"}}))
+    line = Line("a/a", "receipts", PASS, True, "equal")
+    verdicts = [Verdict(f"mine/{name}", "", "x", name, None, PASS, (line,)) for name in ("a", "b")]
+    assert message_at(_nightly(tmp_path, *verdicts)).sentence == "2 of 2 sets passed: a, b."
+    sets = [entry for entry in json.loads((tmp_path / "nightly.json").read_bytes())["sets"] if entry["name"] in kept]
+    _nightly(tmp_path, *verdicts, sets=sets)
+    with pytest.raises(CannotMeasure, match=rf"is stale: its sets .* \(which differ: {differ}\)"):
+        message_at(tmp_path)
+    if not kept:
+        (tmp_path / "begun.json").unlink()
+        with pytest.raises(CannotMeasure, match=r"is stale: its sets .* \(which differ: none\)"):
+            message_at(tmp_path)
 
 
 def test_acceptance_message_counts_what_applies(tmp_path: Path) -> None:
