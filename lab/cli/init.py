@@ -206,6 +206,8 @@ def _snapshot(home: Home, root: Path, date: str, *, fresh: bool) -> Snapshot:
             raise UnusableInput(f"{root}: has snapshots of {before.home}; choose another --out for {home.path}")
         if not fresh:
             announce(f"{before.path}: this snapshot is used; --fresh takes a new one")
+            if home.log is not None and before.log is None:
+                announce(f"{home.log}: is not in this snapshot, so its receipts are not judged; --fresh takes it in")
             return before
     return take(home, root, date=date, created=date, like=before, announce=announce)
 
@@ -348,7 +350,7 @@ def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
     elif before in ("", _plan_text(home, snapshot, run, out, None)):
         write_atomically(file, _plan_text(home, snapshot, run, out, golden).encode())
     elif golden and golden not in before:
-        announce(f"{file}: was edited, and was left as it is; to guard what you judged: {golden}")
+        announce(f"{file}: is not as this command writes it, and was left; to guard what you judged: {golden}")
     texts = [_nightly_policy(run, judged=is_judged) for is_judged in (False, True)]
     if not policy.exists() or (judged and read_text(policy) == texts[False]):
         write_atomically(policy, texts[bool(judged)].encode())

@@ -186,7 +186,7 @@ def saturation(
     ]
     data = {"points": [point._asdict() for point in points]}
     study = Study("saturation", {"saturation": saturation_chart(points)}, [Part("", headers, rows)], data)
-    study = study._replace(next=f"lab study governance {request.shown} --out DIR")
+    study = study._replace(next=f"lab study governance {request.recordings} --out DIR")
     finish(study, out, slides=slides, as_json=as_json)
 
 
@@ -274,7 +274,7 @@ def governance(
     )
     data = {"points": [point._asdict() for point in points]}
     study = Study("governance", {"governance": governance_chart(points)}, parts, data, notes=[note])
-    study = study._replace(next=f"lab study sweep {request.shown} --out DIR")
+    study = study._replace(next=f"lab study sweep {request.recordings} --out DIR")
     finish(study, out, slides=slides, as_json=as_json)
 
 
@@ -557,5 +557,5 @@ def silence(
     }
     chart = silence_chart(points, rows).of(f"recall lab: {about}")
     study = Study("silence", {"silence": chart}, parts, data, [about], notes, list(reasons))
-    study = study._replace(next=f"lab study sweep {request.shown} --grid FILE --out DIR")
+    study = study._replace(next=f"lab study sweep {request.recordings} --grid FILE --out DIR")
     finish(study, out, slides=slides, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,6 +65,7 @@ def sweep(
     Writes a table of all configurations, and sweep.html with their Pareto front in hits, repeats and characters.
     Repeating the command continues an interrupted sweep.
     """
+    from lab.replay.command import replay_command
     from lab.report.figures_studies import front_chart, heat_chart
     from lab.studies.sweep.front import configurations, heat, reference, write_configurations
     from lab.studies.sweep.grid import read_grid
@@ -92,7 +94,7 @@ def sweep(
         data,
         notes,
         [f"All configurations: {out / 'configurations.parquet'}"],
-        next=f"lab replay {request.shown} --arm NAME=FILE --out DIR",
+        next=replay_command({**asdict(request), "arms": ("NAME=FILE",)}),
     )
     finish(study, out, slides=slides, as_json=as_json)
 

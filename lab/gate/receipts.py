@@ -291,7 +291,7 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
             settles = counted(math.ceil(missing), "more answered recall")
             result = line(rule, INCONCLUSIVE, why, settles, candidate=value, limit=bounds(rule), more_recalls=more)
         if missing <= 0 and rule.measure in VARIATION and (few := _few(audit)) and result.status == FAIL:
-            remedy = "`lab canary limits LOG --out POLICY` derives limits from this host's own window"
+            remedy = "limits from a sound window before this one: `lab canary limits LOG --out POLICY`"
             result = unmeasurable(rule, few, remedy, accepted=policy.unmeasured == ACCEPT)
         # Without remarks, lines that lack receipts share one reason and are printed once.
         remark = _remark(rule, audit, where) if missing <= 0 or result.status == FAIL else None

@@ -59,7 +59,7 @@ class Checked(NamedTuple):
 
 # What is said of an injected memory: by the golden set, by its scope, and by the recording.
 MISLEADING, RELEVANT, ANOTHER_SCOPE = "misleading", "relevant", "another scope"
-STALE, SUPERSEDED, DUPLICATE = "superseded, without its successor", "superseded", "duplicate"
+STALE, SUPERSEDED, DUPLICATE = "superseded, before or without its successor", "superseded", "duplicate"
 
 
 class SafetyChecks:

@@ -68,7 +68,7 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
             lines.append(f"{head} {_grade(grades, key)} {named[key]}")
             lines += _text(explanation, key, with_text)
     if grades or explanation.misleading:
-        judged = {name: keys for name, keys in (("relevant", grades), ("misleading", explanation.misleading)) if keys}
+        judged = {name: keys for name, keys in (("misleading", explanation.misleading), ("relevant", grades)) if keys}
         lines += ["", *(f"{name} {len(keys)}, injected {len({*keys} & {*listed})}" for name, keys in judged.items())]
         reasons = list(details.reasons.items())
         missed = short_keys(details.reasons, WIDTH - 2)

@@ -30,7 +30,7 @@ MEANINGS = {
     "Present": "A relevant memory is among the injected items or a line of the Working Set.",
     "RepeatRate": "Share of a turn's items that were injected at one of the 6 recall turns before. Lower is better.",
     "FalseRecall": "Something is injected at a probe that needs no memory. Lower is better.",
-    "StaleRecall": "A superseded memory is injected without its successor. Lower is better.",
+    "StaleRecall": "A superseded memory is injected before or without its successor. Lower is better.",
     "StoreGrowth": "Memories that a capturing system keeps for each turn of the conversation.",
     "tokens": "Estimated tokens injected at a probe, mean.",
     "items": "Items injected at a probe, mean.",

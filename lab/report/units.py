@@ -8,7 +8,8 @@ from lab.base.formatting import number
 from lab.measures.catalogue import entry_of
 from lab.measures.model import NET, SHARE, YES
 
-_PERCENT = re.compile(r"(?<=\d)[ \u00a0]?%")
+# Not the escape of a character in an address.
+_PERCENT = re.compile(r"(?<=\d)[ \u00a0]?%(?![0-9A-F]{2})")
 NO_BREAK, MINUS = "\u00a0", "\u2212"
 # Headers and notes call the unit of a difference of shares by this name.
 POINTS = "points"

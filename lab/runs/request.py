@@ -194,6 +194,11 @@ class ReplayRequest(Options, _Set):
         """The path of the recordings as a user gives it."""
         return shown_path(self.path)
 
+    @property
+    def recordings(self) -> str:
+        """The recordings as words of a command, with their format unless the set is shipped."""
+        return self.shown if self.shown != self.path else f"{self.path} --format {self.format}"
+
     @classmethod
     def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:
         """Return the arguments from a manifest, with its lists as tuples; one without origins replayed all."""

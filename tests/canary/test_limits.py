@@ -69,7 +69,8 @@ def test_limits_from_a_window_pass_the_next_and_refuse_what_got_worse(receipt: A
     out = tmp_path / "here.toml"
     done = run_here("canary", "limits", before, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert "400 recalls of before.log with 9 different memories." in done.stdout
+    said = "400 recalls of before.log with 9 different memories, selected by tier_quota_v1."
+    assert said in " ".join(done.stdout.split())
     assert judged(log_of(tmp_path / "next.log", list(recalls(receipt, NINE, 2))), str(out)).status == PASS
     # The same store under an engine that injects the same five memories whatever is asked.
     frozen = log_of(tmp_path / "frozen.log", [receipt(["m0", "m1", "n0", "n1", "u0"], vectors=5) for _ in range(400)])
@@ -86,6 +87,9 @@ def test_limits_are_loosened_and_never_tightened(receipt: Any, tmp_path: Path) -
         assert one.limit == one.shipped, "a store of 600 memories repeats less than stage-b allows"
     found = {one.measure: one for one in derive(policy, list(recalls(receipt, NINE, 1)))}
     assert found["repeat.rate"].shipped < found["repeat.rate"].window <= found["repeat.rate"].limit <= 1.0
+    # Of three memories every recall injects all: only a limit of 1 would do, which is none.
+    three = {one.measure: one for one in derive(policy, [receipt(["m0", "n0", "u0"], vectors=3)] * 400)}
+    assert three["repeat.rate"].limit == three["repeat.rate"].shipped
     low = found["repeat.distinct_share"]
     assert low.limit <= low.window < low.shipped
 

@@ -58,7 +58,10 @@ def garden(desk: Any) -> Any:
         ({"max_items": 6, "profile": "upstream"}, r"max-items 6 is not in 1\.\.5"),
         ({"must_share": 0.8, "nice_share": 0.3, "labels": "sampled"}, "sum to at most 1"),
         ({"arms": ()}, "no arm given"),
-        ({"arms": ("tier_third_v1",)}, "unknown arm 'tier_third_v1'; known: tier_first_v1"),
+        (
+            {"arms": ("tier_third_v1",)},
+            "unknown arm 'tier_third_v1'; did you mean 'tier_first_v1'\\? known: ",
+        ),
         ({"arms": ("bm25", "bm25")}, "arm 'bm25' is given twice"),
         ({"embedder": "word2vec"}, "embedder 'word2vec': no such folder"),
         ({"path": "nowhere"}, "nowhere: no such file or folder"),

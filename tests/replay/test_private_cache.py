@@ -43,7 +43,7 @@ def test_cache_of_replay_is_private_to_its_owner(desk: Any) -> None:
 
     rights = _rights(desk.home / "cache")
     files = {path for path, mode in rights.items() if not mode.startswith("d")}
-    assert {path.split("/")[1] for path in files} == {"candidates", "docs", "tokens", "vectors"}
+    assert {path.split("/")[1] for path in files} == {"candidates", "tokens", "vectors"}
     assert {rights[path] for path in files} == {"-rw-------"}
     assert {mode for path, mode in rights.items() if path not in files} == {"drwx------"}
 

@@ -116,6 +116,8 @@ def test_units_are_percent_and_points_without_breaks() -> None:
     assert units.change_of("RepeatRate", -0.0004) == "+0.0"
     assert units.span_of("RepeatRate", -0.224, -0.19) == "\u221222.4 to \u221219.0"
     assert units.unbroken("95 % of 44%") == "95\u00a0% of 44\u00a0%"
+    address = "http://127.0.0.1:8765/turn?conversation=choir&turn=choir%2Fs07%2Ft03"
+    assert units.unbroken(address) == address
 
 
 def test_texts_of_other_recordings_are_shown_only_on_request(make_run: MakeRun) -> None:

@@ -26,6 +26,7 @@ from lab.gate.policy import Policy, Rule
 from lab.gate.receipts import VARIATION, figure
 
 # What depends on the store or on the operator's traffic and is judged without bounds of its own.
+STREAK = "repeat.longest_streak"
 DEPENDENT = (*VARIATION, "stale.worst_window", "stale.vec_worst_window", "lanes.worst_window_without_fts")
 # Four limits share a rate of 5 %, as in stage-b.
 FALSE_ALARMS = 0.05 / len(VARIATION)
@@ -62,7 +63,8 @@ def receipts_of(logs: Sequence[str]) -> list[dict[str, Any]]:
 def derive(policy: Policy, receipts: Sequence[dict[str, Any]]) -> list[Derived]:
     """Return the limits of a policy on what depends on the host, for the window with these recalls.
 
-    ``receipts`` come from :func:`receipts_of`. A figure that the window lacks keeps its limit and is left out.
+    ``receipts`` come from :func:`receipts_of`. A figure that the window lacks is left out. A share
+    for which only its whole range would do keeps its limit.
     """
     rules = [rule for rule in policy.rules if rule.measure in DEPENDENT and rule.of is None]
     whole = _figures(rules, receipts)
@@ -76,7 +78,9 @@ def derive(policy: Policy, receipts: Sequence[dict[str, Any]]) -> list[Derived]:
         side = -1 if rule.at_most is None else 1
         values = [value for one in drawn if (value := one[rule.measure]) is not None]
         limit = side * max(side * shipped, _bound(values, window, side))
-        found.append(Derived(rule.measure, shipped, window, limit))
+        # A share beyond its range would be a rule that nothing breaks.
+        whole_range = rule.measure != STREAK and not 0 < limit < 1
+        found.append(Derived(rule.measure, shipped, window, shipped if whole_range else limit))
     return found
 
 
@@ -100,7 +104,9 @@ def memories_of(receipts: Sequence[dict[str, Any]]) -> int:
 def about_window(logs: Sequence[str], receipts: Sequence[dict[str, Any]]) -> str:
     """Return what the limits rest on, in words."""
     names = ", ".join(Path(log).name for log in logs)
-    return f"{counted(len(receipts), 'recall')} of {names} with {counted(memories_of(receipts), 'different memory')}"
+    modes = ", ".join(dict.fromkeys(str(one["selectionMode"]) for one in receipts))
+    memories = counted(memories_of(receipts), "different memory")
+    return f"{counted(len(receipts), 'recall')} of {names} with {memories}, selected by {modes}"
 
 
 def _logs(policy: Policy, receipts: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

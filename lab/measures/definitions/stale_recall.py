@@ -1,4 +1,4 @@
-"""StaleRecall: whether a superseded memory is injected without its successor."""
+"""StaleRecall: whether a superseded memory is injected before or without its successor."""
 
 from __future__ import annotations
 
