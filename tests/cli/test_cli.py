@@ -22,7 +22,8 @@ Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 HEAVY = ("torch", "lancedb", "pandas", "matplotlib", "scipy", "numpy")
 COMPARE = ("compare", "run", "--baseline", "none", "--candidate", "hybrid")
 EXPLAIN = ("explain", "run", "den/s03/t01", "--arm", "tier_quota_v1")
-EXPLAINED = ["turn", "arm", "visible", "injected", "runners_up", "gold", "reasons", "causes", "places", "receipt"]
+EXPLAINED = ["turn", "arm", "visible", "injected", "runners_up", "gold", "misleading", "marks"]
+EXPLAINED += ["reasons", "causes", "places", "receipt"]
 # What makes the run of the small set a trial.
 TRIAL = ["embedder hashing, which is for tests"]
 WORDS = ("wombatmemory", "quokkaturn")

@@ -28,7 +28,7 @@ def _completed(line: str, cwd: Path) -> list[str]:
         ("lab explain run TURN --arm tier", ["tier_first_v1", "tier_quota_v1"]),
         ("lab compare run --candidate h", ["hybrid"]),
         ("lab compare nowhere --candidate h", []),
-        ("lab gate run --policy roll", ["rollout"]),
+        ("lab gate run --policy roll", ["rollout", "rollout-2026-11"]),
         ("lab recordings list loc", ["locomo"]),
         ("lab explain run TURN --with", ["--with-text"]),
     ],
