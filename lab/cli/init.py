@@ -237,7 +237,9 @@ def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int, 
 
     judged = f"-{sha256_file(Path(request.golden))[:8]}" if request.golden else ""
     place = out / f"{'judged' if judged else 'run'}-{snapshot.path.name}{judged}"
-    _require_same_origins(place, request, out)
+    # The run before judging, whose pool was judged, and an earlier one of the same judgements.
+    for before in (out / f"run-{snapshot.path.name}", place):
+        _require_same_options(before, request, out)
     outcome = run_replay(request, place, jobs=jobs, announce=announce)
     if outcome.failures or outcome.run.manifest.failed:
         raise CannotMeasure(f"{place}: recalls failed; see {place / 'failures.jsonl'}")
@@ -245,17 +247,20 @@ def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int, 
     return outcome
 
 
-def _require_same_origins(place: Path, request: ReplayRequest, out: Path) -> None:
-    """Raise :class:`UnusableInput` if the run there, and so the pool, was made of other origins."""
+def _require_same_options(place: Path, request: ReplayRequest, out: Path) -> None:
+    """Raise :class:`UnusableInput` if the run there, and so the pool, has other origins or another embedder."""
     from lab.runs.directory import MANIFEST, open_run
     from lab.runs.request import ReplayRequest as Asked
 
     if not (place / MANIFEST).is_file():
         return
-    before = Asked.of_manifest(open_run(place).manifest.asked).origin
-    if {*before} != {*request.origin}:
-        then, now = (" ".join(f"--origin {name}" for name in names) for names in (before, request.origin))
-        raise UnusableInput(f"{out}: was made with {then}; choose another --out for {now}")
+    before = Asked.of_manifest(open_run(place).manifest.asked)
+    for option in ("origin", "embedder"):
+        given = [getattr(one, option) for one in (before, request)]
+        values = [[value] if isinstance(value, str) else sorted(value) for value in given]
+        if values[0] != values[1]:
+            then, now = (" ".join(f"--{option} {name}" for name in names) for names in values)
+            raise UnusableInput(f"{out}: was made with {then}; give it again, or choose another --out for {now}")
 
 
 def _judge_log(log: Path, out: Path) -> Verdict | None:

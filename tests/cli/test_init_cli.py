@@ -174,7 +174,11 @@ def test_init_draws_from_persons_and_says_what_was_left_out(
     assert "\nDaily: lab nightly run --plan reports/init/plan.toml\n" in done.stdout
     other = lab(*words, "--origin", "all", cwd=tmp_path)
     assert other.returncode == 2
-    assert "reports/init: was made with --origin person; choose another --out for --origin all" in other.stderr
+    said = "reports/init: was made with --origin person; give it again, or choose another --out for --origin all"
+    assert said in other.stderr
+    other = lab("init", "openclaw", "--date", "2026-11-23", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "reports/init: was made with --embedder hashing; give it again, or choose another --out" in other.stderr
     wrong = lab(*words, "--origin", "crom", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("error: --origin: unknown origin 'crom'; did you mean 'cron'? known: person, group,")

@@ -401,6 +401,8 @@ def _of_receipts(verdict: Verdict, folder: Path, before: Any, *, passed: bool) -
     why = f"the verdict is {verdict.status}"
     if before is not None and at_path(before, path) != new:
         return Patch({}, f"{why}, and {name} is not {new!r}, so there is nothing to set back")
+    if verdict.status == INCONCLUSIVE:
+        return Patch({path: old}, f"{why}: keep the window open, or end it, and then {name} goes back")
     return Patch({path: old}, f"{why}, so {name} goes back")
 
 

@@ -247,7 +247,10 @@ def test_canary_that_did_not_pass_sets_back_what_is_still_switched(
 ) -> None:
     config = tmp_path / "openclaw.json"
     config.write_text(text, "utf-8")
-    assert apply(canary(tmp_path, status, before), "--config", config, code=code)["patch"] == expected
+    folder = canary(tmp_path, status, before)
+    assert apply(folder, "--config", config, code=code)["patch"] == expected
+    said = run_here("canary", "apply", folder, "--config", config).stdout
+    assert ("keep the window open, or end it" in " ".join(said.split())) is (status == "inconclusive")
 
 
 def test_key_that_the_plugin_lacks_is_named(tmp_path: Path) -> None:
