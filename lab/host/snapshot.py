@@ -163,9 +163,11 @@ def engine_section(value: Any, config: Path) -> dict[str, Any]:
 
     ``value`` is the resolved file ``config``. Nothing else of the host's configuration is kept: it holds the keys of
     its providers and the token of its gateway. Where the host does not run the engine (HC-9), the switches are kept.
+    The copy of the table has the default name, so the key ``tableName`` is left out.
     """
     section = locate(value, str(config)) or {}
-    entry: dict[str, Any] = {"enabled": True, "config": without_secrets(section)}
+    kept = {key: item for key, item in section.items() if key != "tableName"}
+    entry: dict[str, Any] = {"enabled": True, "config": without_secrets(kept)}
     if not any(switched_off(value, complete=True)):
         return {"plugins": {"entries": {ENTRY: entry}}}
     plugins = value["plugins"]

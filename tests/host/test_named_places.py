@@ -15,6 +15,7 @@ from lab.host.home import look
 from lab.host.snapshot import open_snapshot, take
 from lab.recordings.openclaw import gather
 from lab.recordings.readers import read_library
+from lab.replay.memories_from import table_read
 from lab.systems.openclaw.config.file import ENTRY
 from tests.host.hosts import FIRST, add_session
 
@@ -89,6 +90,7 @@ def test_look_takes_the_table_that_is_named(home: Path, tmp_path: Path) -> None:
         ["memories.lance"],
     )
     assert open_snapshot(snapshot.path).rows == 1
+    assert table_read(str(snapshot.store), [snapshot.path / "engine.json"]) == str(snapshot.store)
     remove_folder(tmp_path / "root")
     text = refused(written(home, {"tableName": "memories_v3"}))
     assert f"plugins.entries.{ENTRY}.config.tableName: {home}/memory/lancedb has no table 'memories_v3'" in text
