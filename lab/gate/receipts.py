@@ -65,9 +65,11 @@ UNREAD = {
     "unknown_schema": "the engine is of another version than the lab knows",
     "shape": "the engine is of another version than the lab knows",
 }
-BINARY = "binary"
+FOREIGN = "foreign"
 # A log of fewer lines with the engine's JSON shows no format; this share of them fails for one reason.
 _LEAST, _SHARE = 3, 0.9
+# A log of fewer lines is not said to be another program's.
+FOREIGN_FROM = 20
 # So many lines that all fail are enough: the rest of a log, however long, is not read.
 ENOUGH = 1000
 ACCEPTED = "accepted are the gateway's log file or console, also compressed or as a log collector keeps it"
@@ -88,7 +90,7 @@ def unreadable(audit: Mapping[str, Any]) -> str | None:
     Audits of earlier versions count such lines as damage.
     """
     for one in audit.get("not_understood", ()):
-        if one["kind"] == BINARY:
+        if one["kind"] == FOREIGN:
             return f"{one['file']}: the format is not understood: {one['what']}; {ACCEPTED}"
         return _sentence(f"{one['file']}:{one['line']}", one["kind"], one["what"], one["failed"], one["of"])
     kinds = audit["damage"].get("by_kind", {})

@@ -13,7 +13,7 @@ from lab.canary.audit.audit import audit as read_logs
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy
-from lab.gate.receipts import nothing_found
+from lab.gate.receipts import ACCEPTED, nothing_found
 from lab.gate.verdict import Verdict, judge
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
@@ -53,7 +53,16 @@ def stage_b(audit: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
     return verdict, {line.measure: line for line in verdict.lines}
 
 
-@pytest.mark.parametrize("lines", [[], ["some other program's log"] * 7])
+def test_log_of_another_program_is_not_understood(log: Log) -> None:
+    found = log(['192.0.2.7 - - "GET /index.html HTTP/1.1" 200'] * 30)
+    (path,) = (one["file"] for one in found["files"])
+    assert nothing_found(found) == (
+        f"{path}: the format is not understood: none of its 30 lines names the engine, and none of the first ones a "
+        f"gateway; {ACCEPTED}"
+    )
+
+
+@pytest.mark.parametrize("lines", [[], ["some other program's log"] * 7, ["[gateway] listening"] * 30])
 def test_gate_on_a_log_without_receipts_asks_what_to_check(log: Log, lines: list[str]) -> None:
     found = log(lines)
     assert nothing_found(found) == SILENT.format(counted(len(lines), "line"))

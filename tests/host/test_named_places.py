@@ -155,6 +155,9 @@ def test_a_pipe_in_place_of_sessions_is_refused_and_not_read(home: Path, tmp_pat
     (home / "agents" / "main" / "agent").mkdir()
     os.mkfifo(home / "agents" / "main" / "agent" / "openclaw-agent.sqlite")
     assert "openclaw-agent.sqlite: is a pipe" in refused(home)
+    (home / "agents" / "main" / "agent" / "openclaw-agent.sqlite").unlink()
+    os.mkfifo(home / "agents" / "main" / "sessions" / "second-aaaa.jsonl")
+    assert "second-aaaa.jsonl: is a pipe" in refused(home)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnusableInput, match="is a pipe"):
         gather(tmp_path / "pipe")

@@ -32,7 +32,7 @@ from lab.canary.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
 from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
 from lab.canary.audit.status import with_known_reasons
 from lab.canary.audit.tally import Tally
-from lab.gate.receipts import BINARY, SCHEMA, WITH_JSON
+from lab.gate.receipts import FOREIGN, FOREIGN_FROM, SCHEMA, WITH_JSON
 
 LISTED = 20
 _COUNTED = (RECALL, *MARKERS, *OTHERS, "unknown", "sentences", FAILED)
@@ -123,7 +123,10 @@ class _Reading:
                 self._unknown.append(unknown)
             elif not number and not lines.is_text:
                 what = "is not text, or is compressed in an unknown way"
-                self._unknown.append(UnknownFormat(name, 1, BINARY, what, 0, 0))
+                self._unknown.append(UnknownFormat(name, 1, FOREIGN, what, 0, 0))
+            elif not number and lines.lines >= FOREIGN_FROM and not lines.of_gateway:
+                what = f"none of its {lines.lines:,} lines names the engine, and none of the first ones a gateway"
+                self._unknown.append(UnknownFormat(name, 1, FOREIGN, what, 0, 0))
             if lines.broken:
                 self._damage.add(name, lines.lines, Damaged("gzip", lines.broken))
             self._files[name] = {"file": name, "lines": lines.lines, "bytes": lines.bytes}

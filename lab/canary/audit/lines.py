@@ -53,6 +53,8 @@ _STARTS = (
 # A name, then = or : or the bar of a table; or a name alone, before a text with its length.
 _FIELD = re.compile(rb"[ \t]*([A-Za-z_@][\w.@-]*)[ \t]*(?:=|:(?=\s)|\|(?= )) ?([^\n]*)(?:\n|\Z)")
 _BINARY = re.compile(rb"([A-Z_][A-Z0-9_]*)\n")
+# What lines of a gateway have, whichever part of it wrote them, before and within a collector's records.
+_OF_GATEWAY = re.compile(rb"gateway|openclaw|\[plugins\]|subsystem", re.IGNORECASE)
 _LINE = re.compile(rb"([^\n]*)(?:\n|\Z)")
 _BLOCK_TEXT = re.compile(r"[|>][+-]?")
 MARKER = b"openclaw-mem-engine:"
@@ -318,8 +320,8 @@ class MarkedLines:
     def __init__(self, stream: Readable, packing: str | None = None) -> None:
         self.lines = self.bytes = 0
         self.broken: str | None = None
-        # Whether the log begins as text does.
-        self.is_text = True
+        # Whether the log begins as text does, and with lines of a gateway.
+        self.is_text = self.of_gateway = True
         self._stream, self._packing = stream, packing
         self._parts = Parts()
         self._rest = self._marked()
@@ -343,6 +345,7 @@ class MarkedLines:
         texts = decoded(chain(head, blocks), encoding)
         first = next(texts, b"")
         self.is_text = b"\0" not in first.strip(b"\0")
+        self.of_gateway = _OF_GATEWAY.search(first) is not None
         texts = chain([first], texts)
         if is_document(first if encoding != UTF8 else begin):
             records = Records(texts, has_marker)

@@ -303,8 +303,13 @@ def _databases(folder: Path) -> list[Path]:
 
 
 def _take_folder(folder: Path, location: Location, contents: Contents) -> None:
-    """Sort the files of a sessions folder by kind; databases are also accepted there."""
+    """Sort the files of a sessions folder by kind; databases are also accepted there.
+
+    Raises :class:`UnusableInput` for a pipe in the place of a session.
+    """
     for child in sorted(folder.iterdir()):
+        if child.suffix in (".jsonl", ".sqlite"):
+            require_finite(child)
         kind = next((what for part, what in OTHERS if part in child.name), None)
         if not child.is_file():
             what = "folders" if child.is_dir() else "pipes, devices and broken links"
