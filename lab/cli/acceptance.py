@@ -10,7 +10,8 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.cli import options
 from lab.cli.options import LABELLED, takes_replay_options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_trial
+from lab.cli.output import announce, emit, emit_folded, emit_trial
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.runs.request import ReplayRequest
@@ -49,8 +50,7 @@ def acceptance(
         typer.Option("--screen", min=1, help="Rows of a screen of 80 columns, for criterion 5. [default: 24]"),
     ] = None,
     jobs: options.Jobs = 1,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Judge the acceptance criteria of the design documents.
 
     They are the five criteria of seed 000 and milestone M1 of seed 001. PATH is a set, of which everything needed is
@@ -61,7 +61,7 @@ def acceptance(
     from lab.report.acceptance import write_page
     from lab.runs.directory import open_run
     from lab.studies.acceptance.arms import CANDIDATES
-    from lab.studies.acceptance.verdict import accept_run, accept_set, headline, write_files
+    from lab.studies.acceptance.verdict import accept_run, accept_set, write_files
 
     candidates = tuple(candidate or CANDIDATES)
     path = Path(request.path)
@@ -74,20 +74,15 @@ def acceptance(
         folder = out
         verdict = accept_set(request, out, candidates=candidates, screen=screen, jobs=jobs, announce=announce)
     files = [*write_files(verdict, folder), write_page(verdict, folder)]
-    if as_json:
-        emit_json(verdict.as_json())
-    else:
-        emit_trial(verdict.trial)
-        emit_folded(headline(verdict))
-        emit_folded(verdict.about)
-        _show(verdict)
-        emit(", ".join([str(files[0]), *(file.name for file in files[1:])]))
-    raise typer.Exit(verdict.exit_code)
+    return Result(verdict, lambda verdict: _show(verdict, files), error=typer.Exit(verdict.exit_code))
 
 
-def _show(verdict: Acceptance) -> None:
-    from lab.studies.acceptance.verdict import shown_status
+def _show(verdict: Acceptance, files: list[Path]) -> None:
+    from lab.studies.acceptance.verdict import headline, shown_status
 
+    emit_trial(verdict.trial)
+    emit_folded(headline(verdict))
+    emit_folded(verdict.about)
     arm = None
     for result in verdict.results:
         if result.arm != arm:
@@ -100,3 +95,4 @@ def _show(verdict: Acceptance) -> None:
         if result.settles:
             emit_folded(f"What would settle it: {result.settles}.", indent="    ")
     emit()
+    emit(", ".join([str(files[0]), *(file.name for file in files[1:])]))

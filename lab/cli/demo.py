@@ -9,13 +9,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.formatting import counted, duration, interval, signed
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
+from lab.cli.output import announce, emit, emit_folded, emit_table, emit_trial
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.compare.paired import Comparison
@@ -42,8 +43,7 @@ def demo(
         typer.Option("--out", help="The run directory. [default: reports/demo; with --all reports/demo-all]"),
     ] = None,
     jobs: options.Jobs = 1,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Replay, score, judge and chart the shipped conversations.
 
     Ends with the verdict of policy rollout. Its exit code is 0 whatever the verdict says: the demo only shows it.
@@ -87,39 +87,40 @@ def demo(
         write_verdict(verdict, run.path)
     with _step("report", took):
         built = write_report(run, BASELINE, CANDIDATE)
-    reasons = trial(run.manifest)
-    if as_json:
-        emit_json(
-            {
-                "run": str(out),
-                "trial": list(reasons),
-                "scores": summary,
-                "comparison": comparison.as_json(),
-                "verdict": verdict.as_json(),
-                "files": [str(file) for file in built.files],
-                "seconds": {name: round(spent, 1) for name, spent in took.items()},
-            }
+    found = {
+        "run": str(out),
+        "trial": list(trial(run.manifest)),
+        "scores": summary,
+        "comparison": comparison.as_json(),
+        "verdict": verdict.as_json(),
+        "files": [str(file) for file in built.files],
+        "seconds": {name: round(spent, 1) for name, spent in took.items()},
+    }
+
+    def show(found: dict[str, Any]) -> None:
+        emit_trial(found["trial"])
+        n = summary["arms"]["none"]["n"]
+        emit_folded(
+            f"{counted(len(run.conversations), 'conversation')}, {counted(n, 'probe')} with gold, labels and scopes as "
+            f"recorded, {run.haystack}"
         )
-        return
-    emit_trial(reasons)
-    n = summary["arms"]["none"]["n"]
-    emit_folded(
-        f"{counted(len(run.conversations), 'conversation')}, {counted(n, 'probe')} with gold, labels and scopes as "
-        f"recorded, {run.haystack}"
-    )
-    first = headlines(run.cutoff)
-    emit_table(
-        ["arm", *first],
-        [[name, *(means["measures"].get(measure) for measure in first)] for name, means in summary["arms"].items()],
-    )
-    for difference in comparison.differences:
-        mean, low, high = difference.estimate.mean, difference.estimate.low, difference.estimate.high
-        if difference.measure in comparison.primary and low is not None and high is not None:
-            emit(f"quota minus first  {difference.measure:<11} {signed(mean)}  (95 % interval {interval(low, high)})")
-    spent = ", ".join(f"{name} {duration(part)}" for name, part in took.items())
-    emit_folded(f"Took {duration(sum(took.values()))}: {spent}.")
-    emit_folded(f"{verdict.status.upper()} (policy {POLICY}): {why(verdict)}.")
-    emit_next(run, comparison, built, more=len(others) if chosen else 0)
+        first = headlines(run.cutoff)
+        emit_table(
+            ["arm", *first],
+            [[name, *(means["measures"].get(measure) for measure in first)] for name, means in summary["arms"].items()],
+        )
+        for difference in comparison.differences:
+            mean, low, high = difference.estimate.mean, difference.estimate.low, difference.estimate.high
+            if difference.measure in comparison.primary and low is not None and high is not None:
+                emit(
+                    f"quota minus first  {difference.measure:<11} {signed(mean)}  (95 % interval {interval(low, high)})"
+                )
+        spent = ", ".join(f"{name} {duration(part)}" for name, part in took.items())
+        emit_folded(f"Took {duration(sum(took.values()))}: {spent}.")
+        emit_folded(f"{verdict.status.upper()} (policy {POLICY}): {why(verdict)}.")
+        emit_next(run, comparison, built, more=len(others) if chosen else 0)
+
+    return Result(found, show)
 
 
 @contextmanager

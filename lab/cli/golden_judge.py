@@ -13,7 +13,8 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.base.formatting import counted
 from lab.base.set_registry import recordings_at
-from lab.cli.output import emit, emit_folded, emit_json
+from lab.cli.output import emit, emit_folded
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.cli.judge_desk import Desk
@@ -37,14 +38,11 @@ def judge(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="With --browser: port on 127.0.0.1; 0 for any free port.")
     ] = PORT,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the progress as one JSON object and judge nothing.")
-    ] = False,
-) -> None:
+) -> Result:
     """Judge a pool in the terminal or in a browser.
 
     Grade, forbid and annotate memories. Every decision is saved at once. Press ? for the keys. Both ways write the
-    same files, so that a judge can change from one to the other.
+    same files, so that a judge can change from one to the other. --json prints the progress and judges nothing.
     """
     from lab.base.files import only_writer, remove_leftovers
     from lab.golden.judging import open_judging
@@ -54,35 +52,36 @@ def judge(
 
     pooled = read_pool(pool)
     not_among(recordings or Path(pooled.recordings), pooled.format, out)
-    if as_json:
-        emit_json(open_judging(pooled, out, judge).progress())
-        return
-    if not browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UnusableInput(
-            "lab golden judge needs a terminal for its keys; --browser shows a page instead, and --json prints the "
-            "progress"
+
+    def at_desk(_: Pool) -> None:
+        if not browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UnusableInput(
+                "lab golden judge needs a terminal for its keys; --browser shows a page instead, and --json prints the "
+                "progress"
+            )
+        by_conversation = material(pooled, recordings, memories_from)
+        with only_writer(out.resolve().parent):
+            from lab.cli.judge_desk import Desk
+
+            remove_leftovers(out.resolve().parent)
+            judging = open_judging(pooled, out, judge)
+            desk = Desk(judging, by_conversation)
+            # Saving before the first key repairs what a killed process left, and reports a full disk in time.
+            judging.save()
+            if browser:
+                _serve(desk, port)
+            else:
+                from lab.cli.judge_desk import judge as at_terminal
+
+                at_terminal(desk)
+            progress = judging.progress()
+        emit_folded(
+            f"{out}: {progress['done']} of {progress['turns']} turns done, {progress['skipped']} skipped, "
+            f"{progress['relevant']} relevant, {counted(progress['unjudged'], 'memory')} unjudged. "
+            + ("Run the same command to continue." if progress["open"] else f"Next: {next_command(pooled, out)}")
         )
-    by_conversation = material(pooled, recordings, memories_from)
-    with only_writer(out.resolve().parent):
-        from lab.cli.judge_desk import Desk
 
-        remove_leftovers(out.resolve().parent)
-        judging = open_judging(pooled, out, judge)
-        desk = Desk(judging, by_conversation)
-        # Saving before the first key repairs what a killed process left, and reports a full disk in time.
-        judging.save()
-        if browser:
-            _serve(desk, port)
-        else:
-            from lab.cli.judge_desk import judge as at_terminal
-
-            at_terminal(desk)
-        progress = judging.progress()
-    emit_folded(
-        f"{out}: {progress['done']} of {progress['turns']} turns done, {progress['skipped']} skipped, "
-        f"{progress['relevant']} relevant, {counted(progress['unjudged'], 'memory')} unjudged. "
-        + ("Run the same command to continue." if progress["open"] else f"Next: {next_command(pooled, out)}")
-    )
+    return Result(pooled, at_desk, lambda pooled: open_judging(pooled, out, judge).progress())
 
 
 def _serve(desk: Desk, port: int) -> None:

@@ -15,18 +15,8 @@ from lab.base.formatting import Announce, counted
 from lab.base.progress import each_once
 from lab.cli import options
 from lab.cli.baseline import today
-from lab.cli.output import (
-    Json,
-    announce,
-    emit,
-    emit_folded,
-    emit_json,
-    emit_notes,
-    emit_suspects,
-    emit_table,
-    emit_trial,
-    is_terminal,
-)
+from lab.cli.output import announce, emit, emit_folded, emit_notes, emit_suspects, emit_table, emit_trial, is_terminal
+from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
@@ -92,8 +82,7 @@ def init(
     jobs: options.Jobs = 1,
     date: options.Day = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Judge a change on the sessions of a live host.
 
     Lists the configuration, sessions, stores and logs in HOME, copies them to a frozen snapshot, and changes nothing
@@ -117,56 +106,58 @@ def init(
     if folder.is_dir() and config.is_file():
         require_accepted(config, folder)
     home = look(folder, store=store, log=log, config=config)
-    if not as_json:
-        show_home(home)
-    snapshot = _snapshot(home, out / SNAPSHOTS, date or today(), fresh=fresh)
-    tell = each_once(announce)
-    if home.off:
-        tell(f"arm {LIVE} injects nothing, as this host does not run the engine; arm {NEW} shows what it would inject")
-    request = _request(snapshot, new or with_other_policy(snapshot, out), golden, out, embedder, seed)
-    request = replace(request, origin=tuple(origin))
-    outcome = _replayed(request, out, snapshot, jobs, tell)
-    run = outcome.run
-    verdicts: dict[str, Verdict] = {}
-    if snapshot.log is not None and (live := _judge_log(snapshot.log, out / "live")) is not None:
-        verdicts["live receipts"] = live
-    pool = None
-    if request.golden is not None:
-        verdicts["change"] = _judge_change(run, out)
-    else:
-        pool = _pool(request, out, turns, tell)
-    page = _page(run)
-    plan = _plan(home, snapshot, run, out)
-    unjudged = [INCONCLUSIVE] if request.golden is None else []
-    status = min([one.status for one in verdicts.values()] + unjudged, key=GRAVITY.index)
-    judge = f"lab golden judge {pool} --out {out / GOLDEN}" if pool else None
-    if as_json:
-        emit_json(
-            {
-                "status": status,
-                "home": home.as_json(),
-                "snapshot": snapshot.as_json(),
-                "run": str(run.path),
-                "origins": to_json(run.manifest.origins) if run.manifest.origins else None,
-                "left_out": {skipped.what: skipped.count for skipped in outcome.passed},
-                "page": str(page),
-                "pool": str(pool) if pool else None,
-                "draw": _draw(out) if pool else None,
-                "plan": str(plan),
-                "verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()},
-                "next": judge,
-            }
-        )
-    else:
-        show_outcome(
-            outcome, snapshot, verdicts, page, plan, {"DIR": run.path, "LOG": home.log, "AUDIT": out / "live" / AUDIT}
-        )
-        if judge:
-            emit_folded("The change is not judged yet. Judge the pooled turns, then repeat this command:")
-            emit(f"  {judge}")
-    if browser:
-        _open(page)
-    raise typer.Exit(EXIT[status])
+
+    def judged() -> Result:
+        snapshot = _snapshot(home, out / SNAPSHOTS, date or today(), fresh=fresh)
+        tell = each_once(announce)
+        if home.off:
+            tell(
+                f"arm {LIVE} injects nothing, as this host does not run the engine; "
+                f"arm {NEW} shows what it would inject"
+            )
+        request = _request(snapshot, new or with_other_policy(snapshot, out), golden, out, embedder, seed)
+        request = replace(request, origin=tuple(origin))
+        outcome = _replayed(request, out, snapshot, jobs, tell)
+        run = outcome.run
+        verdicts: dict[str, Verdict] = {}
+        if snapshot.log is not None and (live := _judge_log(snapshot.log, out / "live")) is not None:
+            verdicts["live receipts"] = live
+        pool = None
+        if request.golden is not None:
+            verdicts["change"] = _judge_change(run, out)
+        else:
+            pool = _pool(request, out, turns, tell)
+        page = _page(run)
+        plan = _plan(home, snapshot, run, out)
+        unjudged = [INCONCLUSIVE] if request.golden is None else []
+        status = min([one.status for one in verdicts.values()] + unjudged, key=GRAVITY.index)
+        found = {
+            "status": status,
+            "home": home.as_json(),
+            "snapshot": snapshot.as_json(),
+            "run": str(run.path),
+            "origins": to_json(run.manifest.origins) if run.manifest.origins else None,
+            "left_out": {skipped.what: skipped.count for skipped in outcome.passed},
+            "page": str(page),
+            "pool": str(pool) if pool else None,
+            "draw": _draw(out) if pool else None,
+            "plan": str(plan),
+            "verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()},
+            "next": f"lab golden judge {pool} --out {out / GOLDEN}" if pool else None,
+        }
+
+        def show(found: dict[str, Any]) -> None:
+            named = {"DIR": run.path, "LOG": home.log, "AUDIT": out / "live" / AUDIT}
+            show_outcome(outcome, snapshot, verdicts, page, plan, named)
+            if found["next"]:
+                emit_folded("The change is not judged yet. Judge the pooled turns, then repeat this command:")
+                emit(f"  {found['next']}")
+
+        if browser:
+            _open(page)
+        return Result(found, show, error=typer.Exit(EXIT[status]))
+
+    return Result(home, show_home, lambda _: None, then=judged)
 
 
 def _require_files(new: Path | None, golden: Path | None, log: Path | None) -> None:

@@ -11,7 +11,8 @@ import typer
 from lab.base.formatting import milliseconds
 from lab.cli import options
 from lab.cli.options import LABELLED, takes_replay_options
-from lab.cli.output import Json, announce
+from lab.cli.output import announce
+from lab.cli.results import Result
 from lab.cli.study import finish
 from lab.report.study import Part, Study
 
@@ -67,8 +68,7 @@ def latency(
         str, typer.Option(help="none: exact search. ivf_flat: approximate search, for large stores.")
     ] = "none",
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Measure the latency of arms over live stores.
 
     Measures warm and cold turns, by stage and store size, and turns over rows that wait for compaction. Writes
@@ -96,7 +96,7 @@ def latency(
     folder, cells = run_latency(latency_request, out, announce=announce)
     summary = summarise(latency_request, folder, cells)
     write_atomically(out / "latency.json", dump_json(summary))
-    finish(study_of(summary, out), out, slides=slides, as_json=as_json)
+    return finish(study_of(summary, out), out, slides=slides)
 
 
 def study_of(summary: Mapping[str, Any], out: Path) -> Study:

@@ -9,7 +9,8 @@ import typer
 
 from lab.base.errors import CannotMeasure
 from lab.cli import completion, options
-from lab.cli.output import Json, announce, emit_json
+from lab.cli.output import announce
+from lab.cli.results import Result
 from lab.cli.study import conclude
 from lab.report.study import Part, Study
 
@@ -61,8 +62,7 @@ def league(
     allow_remote: options.AllowRemote = False,
     jobs: options.Jobs = 1,
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Compare memory systems on every set at equal tokens.
 
     The budget counts the whole injected text. Every arm proves first that it does what it is named for; one that cannot
@@ -103,13 +103,12 @@ def league(
     spelt = league_command(sets, arm or (), budgets, shared, format)
     result = run_league(chosen, entrants, budgets, shared, out, jobs=jobs, announce=announce, command=spelt)
     files = [*write_outputs(result, out), *write_page(result, out, slides=slides)]
-    if as_json:
-        emit_json(result.as_json() | {"league": str(out), "files": [str(file) for file in files]})
-    else:
-        table = Part("", headline_columns(result), headline_rows(result))
-        explain = f"lab explain {out}/runs/SET/ARM TURN --arm ARM"
-        study = Study("league", {}, [table], {}, statements(result), (), result.trial, explain)
-        conclude(study, out / "league.html")
+    data = result.as_json() | {"league": str(out), "files": [str(file) for file in files]}
+    table = Part("", headline_columns(result), headline_rows(result))
+    explain = f"lab explain {out}/runs/SET/ARM TURN --arm ARM"
+    study = Study("league", {}, [table], data, statements(result), (), result.trial, explain)
+    error = None
     if result.refused:
         reasons = "; ".join(f"{standing.arm}: {standing.reason}" for standing in result.refused)
-        raise CannotMeasure(f"{counted(len(result.refused), 'arm')} not ranked: {reasons}")
+        error = CannotMeasure(f"{counted(len(result.refused), 'arm')} not ranked: {reasons}")
+    return Result(data, lambda _: conclude(study, out / "league.html"), error=error)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce
+from lab.cli.output import announce
+from lab.cli.results import Result
 from lab.cli.study import finish
 from lab.report.study import Part, Study
 
@@ -19,8 +20,7 @@ def missed(
     run: options.Run,
     jobs: options.Jobs = 1,
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Count the relevant memories that each arm missed, by cause.
 
     Every recall at a probe is repeated and explained, as lab explain explains one. The causes of an arm sum to all that
@@ -60,4 +60,4 @@ def missed(
         f"lab explain {run} TURN --arm ARM",
         "lab missed",
     )
-    finish(study, run, slides=slides, as_json=as_json)
+    return finish(study, run, slides=slides)

@@ -11,7 +11,7 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.cli import options
 from lab.cli.baseline import today
-from lab.cli.output import Json, announce, emit, emit_folded, emit_table, report_to_ci
+from lab.cli.output import announce, emit, emit_folded, emit_table, report_to_ci
 from lab.cli.results import Result
 from lab.cli.study import finish
 from lab.report.study import Part, Study
@@ -143,8 +143,7 @@ def trend(
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the page. [default: the store]")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also list series without a step change.")] = False,
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show the history of nightly runs and its step changes.
 
     Lists what else changed with each step, and writes trend.html with a chart of every series.
@@ -197,4 +196,4 @@ def trend(
         [note],
         command="lab nightly trend",
     )
-    finish(study, out or store, slides=slides, as_json=as_json)
+    return finish(study, out or store, slides=slides)

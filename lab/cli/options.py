@@ -215,10 +215,9 @@ def takes_replay_options(
             _parameter("context", typer.Context),
             _parameter("path", RecordingsOrRun if runs == "as recordings" else Recordings),
             _parameter("format", FormatUnlessRun if runs else Format),
-            *(parameter for parameter in declared if parameter.name != "as_json"),
+            *declared,
             *([] if fixed else [_parameter("arm", arm, None)]),
             *(_replay_parameter(field, about, own.get(field, about.default)) for field, about in chosen.items()),
-            *(parameter for parameter in declared if parameter.name == "as_json"),
         ]
 
         @functools.wraps(command)

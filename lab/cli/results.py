@@ -19,6 +19,7 @@ class Result:
     """What a command found, with its views, and the error or exit that is raised once it is printed.
 
     ``show`` prints the text. ``json`` returns the JSON object; without it, what was found is one, or has ``as_json``.
+    ``then`` goes on once this is printed, and may return the next result; what has no JSON object (None) is text alone.
     """
 
     def __init__(
@@ -28,10 +29,11 @@ class Result:
         json: Callable[[T], Any] | None = None,
         *,
         error: Exception | None = None,
+        then: Callable[[], Result | None] = lambda: None,
     ) -> None:
         self.show = functools.partial(show, found)
         self.as_json = functools.partial(json, found) if json else getattr(found, "as_json", lambda: found)
-        self.error = error
+        self.error, self.then = error, then
 
 
 def changed(
@@ -72,13 +74,15 @@ def _printing(command: Callable[..., Result]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*, as_json: bool, **given: Any) -> None:
-        result = command(**given)
-        if as_json:
-            emit_json(result.as_json())
-        else:
-            result.show()
-        if result.error is not None:
-            raise result.error
+        result: Result | None = command(**given)
+        while result is not None:
+            if not as_json:
+                result.show()
+            elif (found := result.as_json()) is not None:
+                emit_json(found)
+            if result.error is not None:
+                raise result.error
+            result = result.then()
 
     option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
     parameters = [*inspect.signature(command, eval_str=True).parameters.values(), option]

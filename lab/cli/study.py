@@ -13,17 +13,8 @@ from lab.base.errors import CannotMeasure
 from lab.base.formatting import bracketed, counted, signed
 from lab.cli import options
 from lab.cli.options import LABELLED, TURNS, takes_replay_options
-from lab.cli.output import (
-    Json,
-    announce,
-    emit,
-    emit_folded,
-    emit_hanging,
-    emit_json,
-    emit_notes,
-    emit_table,
-    emit_trial,
-)
+from lab.cli.output import announce, emit, emit_folded, emit_hanging, emit_notes, emit_table, emit_trial
+from lab.cli.results import Result
 from lab.report.study import Part, Study
 
 if TYPE_CHECKING:
@@ -46,15 +37,13 @@ def add_to(app: typer.Typer) -> None:
         app.command(command.__name__)(command)
 
 
-def finish(study: Study, out: Path, *, slides: bool, as_json: bool) -> None:
-    """Write the page, and with ``slides`` the figures; print the study as JSON or as tables."""
+def finish(study: Study, out: Path, *, slides: bool = False) -> Result:
+    """Write the page, and with ``slides`` the figures; return the study as a result."""
     from lab.report.study import write_study
 
     page, drawn = write_study(study, out, slides=slides)
-    if as_json:
-        emit_json({**study.data, "page": str(page), "figures": [str(file) for file in drawn]})
-    else:
-        conclude(study, page, drawn)
+    found = {**study.data, "page": str(page), "figures": [str(file) for file in drawn]}
+    return Result(found, lambda _: conclude(study, page, drawn))
 
 
 def conclude(study: Study, page: Path, drawn: Sequence[Path] = ()) -> None:
@@ -93,8 +82,7 @@ def ablate(
     out: options.RunFolder,
     jobs: options.Jobs = 1,
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Run the ablation from tier_first_v1 to the full engine.
 
     Shows what each step adds. All steps share one retrieval, so the ablation costs little more than one arm.
@@ -150,7 +138,7 @@ def ablate(
     data |= {"embedder": list(notes)} if notes else {}
     charts = {"ablation": ablation_chart(steps, run.cutoff)}
     explain = f"lab explain {out} TURN --arm ARM"
-    finish(Study("ablate", charts, parts, data, about, (), reasons, explain), out, slides=slides, as_json=as_json)
+    return finish(Study("ablate", charts, parts, data, about, (), reasons, explain), out, slides=slides)
 
 
 def _change(step: StepResult, name: str) -> str:
@@ -168,8 +156,7 @@ def saturation(
     seeds: Annotated[int, typer.Option(min=1, help="Number of label samples at each share.")] = 3,
     jobs: options.Jobs = 2,
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Increase the must_remember share and chart every policy."""
     from lab.report.figures_studies import saturation_chart
     from lab.runs.tables import write_points
@@ -187,7 +174,7 @@ def saturation(
     data = {"points": [point._asdict() for point in points]}
     study = Study("saturation", {"saturation": saturation_chart(points)}, [Part("", headers, rows)], data)
     study = study._replace(next=f"lab study governance {request.recordings} --out DIR")
-    finish(study, out, slides=slides, as_json=as_json)
+    return finish(study, out, slides=slides)
 
 
 @takes_replay_options(
@@ -226,8 +213,7 @@ def governance(
     ] = 0.5,
     jobs: options.Jobs = 2,
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Move the grading thresholds and chart both policies.
 
     Every memory is graded. A lower threshold of must_remember gives more of them that label, until tier_first_v1
@@ -275,7 +261,7 @@ def governance(
     data = {"points": [point._asdict() for point in points]}
     study = Study("governance", {"governance": governance_chart(points)}, parts, data, notes=[note])
     study = study._replace(next=f"lab study sweep {request.recordings} --out DIR")
-    finish(study, out, slides=slides, as_json=as_json)
+    return finish(study, out, slides=slides)
 
 
 def retention(
@@ -301,8 +287,7 @@ def retention(
     most_lost: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Search for the rule that loses less than this share.")
     ] = 0.01,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Say what a retention rule would archive and lose.
 
     A memory is archived once it was not used for the days of its priority; P0 never is. Relevant memories of a probe
@@ -371,9 +356,7 @@ def retention(
         "most_lost": most_lost,
         "best": {arm: None if one is None else _json(one) for arm, one in best.items()},
     }
-    finish(
-        Study("retention", {}, parts, data, (), notes, reasons, f"lab missed {run}"), run, slides=False, as_json=as_json
-    )
+    return finish(Study("retention", {}, parts, data, (), notes, reasons, f"lab missed {run}"), run)
 
 
 def _best(arm: str, loss: Loss | None, most_lost: float) -> str:
@@ -424,8 +407,7 @@ def scale(
     ] = None,
     jobs: options.Jobs = 1,
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Replay with more and more memories and chart every arm.
 
     Shows hits, clean hits, repeats and the time of a turn at each size. Sizes for which the recordings have too few
@@ -460,7 +442,7 @@ def scale(
         result.trial,
         f"lab report {out / f'haystack-{result.points[-1].memories}'}",
     )
-    finish(study, out, slides=slides, as_json=as_json)
+    return finish(study, out, slides=slides)
 
 
 @takes_replay_options(
@@ -481,8 +463,7 @@ def silence(
         float, typer.Option(min=0.0, max=1.0, help="Largest loss of hit rate of the second threshold.")
     ] = 0.02,
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Show what a silence threshold saves and what it costs.
 
     Each signal has its curve over all thresholds and its AUROC. Two thresholds are chosen on one half of the
@@ -558,4 +539,4 @@ def silence(
     chart = silence_chart(points, rows).of(f"recall lab: {about}")
     study = Study("silence", {"silence": chart}, parts, data, [about], notes, list(reasons))
     study = study._replace(next=f"lab study sweep {request.recordings} --grid FILE --out DIR")
-    finish(study, out, slides=slides, as_json=as_json)
+    return finish(study, out, slides=slides)

@@ -12,7 +12,8 @@ from lab.base.errors import UnusableInput
 from lab.base.formatting import bracketed, counted, signed
 from lab.cli import options
 from lab.cli.options import LABELLED, takes_replay_options
-from lab.cli.output import Json, announce
+from lab.cli.output import announce
+from lab.cli.results import Result
 from lab.cli.study import finish
 from lab.report.study import Part, Study
 
@@ -58,8 +59,7 @@ def sweep(
     ] = None,
     jobs: options.Jobs = 1,
     slides: options.Slides = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Compare hundreds of configurations over one retrieval.
 
     Writes a table of all configurations, and sweep.html with their Pareto front in hits, repeats and characters.
@@ -96,7 +96,7 @@ def sweep(
         [f"All configurations: {out / 'configurations.parquet'}"],
         next=replay_command({**asdict(request), "arms": ("NAME=FILE",)}),
     )
-    finish(study, out, slides=slides, as_json=as_json)
+    return finish(study, out, slides=slides)
 
 
 def _by_draw(swept: Swept, number: int) -> Part:

@@ -6,12 +6,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lab.base.formatting import counted
-from lab.cli.output import Json, announce, emit, emit_json, emit_trial
+from lab.cli.output import announce, emit, emit_trial
+from lab.cli.results import Result
 
 PORT = 8642
 # Seconds before recordings are read in the background, so that the first page does not wait for it.
@@ -32,8 +33,7 @@ def view(
     with_text: Annotated[
         bool, typer.Option("--with-text", help="Show and search the texts of turns and memories.")
     ] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Browse runs turn by turn, with two arms side by side.
 
     Serves read-only pages to this machine only, and follows a run that is still growing. Stop it with Ctrl-C.
@@ -47,50 +47,47 @@ def view(
     # Failed recalls are worth viewing; the first line counts them.
     opened = open_runs(runs)
     shown = ", ".join(map(str, runs))
-    with listen(port) as sock:
-        live = Live(opened, announce)
-        state = live.now()
-        index = state.index
-        if with_text:
-            state.recorded[0].plan()
-        bound_port = sock.getsockname()[1]
-        address = f"http://{LOOPBACK}:{bound_port}/"
-        app = make_app(Viewer(live, with_text=with_text), bound_port)
-        counts = {
-            "conversations": len(index.conversations),
-            "turns": len(index.turns),
-            "damaged": len(index.damaged),
-            "waiting": len(index.waiting),
-        }
-        reasons = trial_of(*opened.all)
-        if as_json:
-            emit_json(
-                {
-                    "address": address,
-                    "port": bound_port,
-                    "run": str(runs[0]),
-                    "runs": [str(run) for run in runs],
-                    "with_text": with_text,
-                    "trial": list(reasons),
-                    **counts,
-                }
-            )
-        else:
-            emit_trial(reasons)
-            waiting = f", {counts['waiting']} of them not replayed yet" if index.waiting else ""
-            conversations = counted(counts["conversations"], "conversation")
-            emit(f"{shown}: {conversations}{waiting}, {counted(counts['turns'], 'turn')}")
-            for reason in index.damaged.values():
-                announce(reason)
-            emit(f"{address}  (stop with Ctrl-C)")
-        sys.stdout.flush()
-        if browser:
-            import webbrowser
+    live = Live(opened, announce)
+    state = live.now()
+    index = state.index
+    if with_text:
+        state.recorded[0].plan()
+    sock = listen(port)
+    bound_port = sock.getsockname()[1]
+    address = f"http://{LOOPBACK}:{bound_port}/"
+    found = {
+        "address": address,
+        "port": bound_port,
+        "run": str(runs[0]),
+        "runs": [str(run) for run in runs],
+        "with_text": with_text,
+        "trial": list(trial_of(*opened.all)),
+        "conversations": len(index.conversations),
+        "turns": len(index.turns),
+        "damaged": len(index.damaged),
+        "waiting": len(index.waiting),
+    }
 
-            webbrowser.open(address)
-        warming = Timer(WARM_AFTER, state.warm)
-        warming.daemon = True
-        warming.start()
-        with suppress(KeyboardInterrupt):
-            serve(app, sock)
-        announce(f"stopped; {shown} was at {address}")
+    def show(found: dict[str, Any]) -> None:
+        emit_trial(found["trial"])
+        waiting = f", {found['waiting']} of them not replayed yet" if index.waiting else ""
+        emit(f"{shown}: {counted(found['conversations'], 'conversation')}{waiting}, {counted(found['turns'], 'turn')}")
+        for reason in index.damaged.values():
+            announce(reason)
+        emit(f"{address}  (stop with Ctrl-C)")
+
+    def until_stopped() -> None:
+        with sock:
+            sys.stdout.flush()
+            if browser:
+                import webbrowser
+
+                webbrowser.open(address)
+            warming = Timer(WARM_AFTER, state.warm)
+            warming.daemon = True
+            warming.start()
+            with suppress(KeyboardInterrupt):
+                serve(make_app(Viewer(live, with_text=with_text), bound_port), sock)
+            announce(f"stopped; {shown} was at {address}")
+
+    return Result(found, show, then=until_stopped)

@@ -46,6 +46,28 @@ def test_error_is_raised_after_printing(words: tuple[str, ...]) -> None:
     assert isinstance(done.exception, CheckFailed)
 
 
+@pytest.mark.parametrize(("words", "printed"), [((), ["begins", "number 1"]), (("--json",), ['{"number": 1}'])])
+def test_next_result_is_printed_after_text_that_has_no_json(words: tuple[str, ...], printed: list[str]) -> None:
+    def begun() -> Result:
+        return Result("begins", emit, lambda _: None, then=lambda: counted(1))
+
+    app = typer.Typer()
+    app.command()(begun)
+    print_results(app)
+    assert CliRunner().invoke(app, list(words)).stdout.splitlines() == printed
+
+
+def test_only_the_wrapper_takes_json() -> None:
+    takes = [
+        f"{path.name}: {node.name}"
+        for path in CLI.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and "as_json" in {arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)}
+    ]
+    assert takes == ["results.py: run"]
+
+
 def test_result_json_is_that_of_its_object_or_of_its_view() -> None:
     class Found:
         def as_json(self) -> dict[str, int]:
