@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
@@ -49,6 +50,13 @@ def test_short_module_with_one_importer_is_found() -> None:
         graph.add_import(importer=importer, imported=imported)
     texts = {"lab.short": "x\n", "lab.long": "x\n" * 40, "lab.both": "x\n", "lab.a": "x\n", "lab.b": "x\n"}
     assert house.with_one_importer(graph, texts) == ["lab.short"]
+
+
+@pytest.mark.slow
+def test_no_module_imports_itself_through_others() -> None:
+    graph = grimp.build_graph("lab", exclude_type_checking_imports=False, cache_dir=None)
+    # Raises CycleError, which names the circle. Imports inside functions and for types count.
+    TopologicalSorter({name: graph.find_modules_directly_imported_by(name) for name in graph.modules}).prepare()
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ class Resolved:
             word = "variable" if len(named) == 1 else "variables"
             return f"it comes from the {word} {', '.join(named)}; change that of the gateway, or write the value out"
         folder = self.config.parent
-        inside = place.file.is_relative_to(folder) and _real(place.file).is_relative_to(_real(folder))
+        inside = place.file.is_relative_to(folder) and real(place.file).is_relative_to(real(folder))
         if place.file != self.config and not inside:
             return f"{place.file} is outside of {self.name.parent}, so another host may use it; change it by hand"
         if (times := self.times.get(place.file, 0)) > 1:
@@ -206,7 +206,7 @@ class _Reader:
         self.name = name
         self.config = Path(os.path.normpath(name.absolute()))
         self.roots = (self.config.parent, *roots)
-        self.edited = {_real(file): data for file, data in edited.items()}
+        self.edited = {real(file): data for file, data in edited.items()}
         self.texts: dict[Path, bytes] = {}
         self.times: Counter[Path] = Counter()
 
@@ -286,8 +286,8 @@ class _Reader:
                 f"{said}: is outside of {self.name.parent}, which the host refuses unless OPENCLAW_INCLUDE_ROOTS "
                 "names its folder",
             )
-        if not any(_real(file).is_relative_to(_real(root)) for root in self.roots):
-            raise self._refused(place, f"{said}: is a link to {_real(file)}, outside of {self.name.parent}")
+        if not any(real(file).is_relative_to(real(root)) for root in self.roots):
+            raise self._refused(place, f"{said}: is a link to {real(file)}, outside of {self.name.parent}")
         if file in chain:
             names = " -> ".join(one.name for one in (*chain[chain.index(file) :], file))
             raise self._refused(place, f"{said}: includes itself: {names}")
@@ -322,7 +322,7 @@ class _Reader:
         return self._bytes(file, f"{self.shown(place.file)}: {said}: {shown}")
 
     def _bytes(self, file: Path, where: str) -> bytes:
-        known = self.edited.get(_real(file))
+        known = self.edited.get(real(file))
         if known is not None:
             return known
         with reading(where):
@@ -370,7 +370,8 @@ def _decoded(data: bytes, file: Path) -> str:
         raise UnusableInput(f"{file}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
 
 
-def _real(path: Path) -> Path:
+def real(path: Path) -> Path:
+    """Return the file behind symbolic links, so that a link is never replaced by a file."""
     return Path(os.path.realpath(path))
 
 

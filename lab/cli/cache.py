@@ -243,8 +243,8 @@ def _errors(name: str, chosen: Sequence[Answers]) -> Result:
 
 
 def _recompute(path: Path, form: str, sample: int | None, embedder: str | None) -> Any:
-    from lab.embedding.embedder import DEFAULT_MODEL, QUERY, embedder_named, roles_of
-    from lab.embedding.vectors import Recomputed, Vectors
+    from lab.embedding.embedder import DEFAULT_MODEL, QUERY, roles_of
+    from lab.embedding.vectors import Recomputed, Vectors, embedder_named
     from lab.recordings.readers import read_library
 
     library = read_library(path, form)
@@ -267,12 +267,12 @@ def _present(embedders: list[str] | None) -> tuple[dict[str, set[str]], dict[str
         DEFAULT_MODEL,
         DOCUMENT,
         HashingEmbedder,
-        embedder_named,
         role_identity,
         role_key,
         roles_of,
     )
     from lab.embedding.housekeeping import Maker, describe
+    from lab.embedding.vectors import embedder_named
     from lab.replay.candidates import search_key
     from lab.retrieval.tokens import TextSettings, words_key
 

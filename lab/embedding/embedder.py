@@ -87,7 +87,7 @@ QUERY: Final = "query"
 DOCUMENT: Final = "document"
 # Names of a role's prompt in sentence-transformers; the first one that a model defines is used.
 _PROMPT_NAMES: dict[Role, tuple[str, ...]] = {QUERY: ("query",), DOCUMENT: ("document", "passage", "corpus")}
-_PROMPT_SETTINGS = ("query_prompt", "document_prompt")
+PROMPT_SETTINGS = ("query_prompt", "document_prompt")
 
 
 class Prompts(NamedTuple):
@@ -313,34 +313,6 @@ class HashingEmbedder:
                 vectors[row, value % self.dimension] += 1.0 + (value >> 32) % 7 / 7
         unit: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return unit
-
-
-def embedder_named(name: str) -> Embedder:
-    """Return the embedder for the value of ``--embedder``.
-
-    ``name`` is the default model, ``hashing``, a folder with a sentence-transformers model (``FOLDER``, or
-    ``st:FOLDER`` with settings), or ``openai:MODEL@URL``. Settings follow a question mark, as in a URL:
-    ``?query_prompt=query: ``. Raises :class:`UnusableInput` for anything else; the message never repeats a part that
-    may be a password.
-    """
-    kind, colon, rest = name.partition(":")
-    if name == "hashing":
-        return HashingEmbedder()
-    if kind == "openai":
-        from lab.embedding.endpoint import endpoint_named
-
-        return endpoint_named(rest)
-    if kind == "st" and colon:
-        folder, _, given = rest.partition("?")
-        if "@" in folder and not Path(folder).is_dir():
-            raise UnusableInput(f"embedder st: no such folder; give {DEFAULT_MODEL} or a folder with a model")
-        return SentenceTransformerEmbedder(folder, settings_in(given, _PROMPT_SETTINGS, f"embedder 'st:{folder}'"))
-    if ("@" in name or (colon and "/" not in kind)) and not Path(name).exists():
-        shown = f" {kind + colon!r}" if colon and "@" not in kind else ""
-        raise UnusableInput(
-            f"unknown kind of embedder{shown}; known: {DEFAULT_MODEL}, FOLDER, st:FOLDER, openai:MODEL@URL, hashing"
-        )
-    return SentenceTransformerEmbedder(name)
 
 
 def settings_in(text: str, known: Sequence[str], what: str) -> dict[str, str]:

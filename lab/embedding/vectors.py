@@ -16,8 +16,19 @@ from lab.base.errors import InUse, UnusableInput
 from lab.base.files import only_writer
 from lab.base.formatting import duration
 from lab.embedding.cache import CHUNK, ChunkCache, cache_folder, matrix, text_key
-from lab.embedding.embedder import DOCUMENT, Embedder, Role, SentenceTransformerEmbedder, role_identity, role_key
-from lab.embedding.endpoint import EndpointEmbedder
+from lab.embedding.embedder import (
+    DEFAULT_MODEL,
+    DOCUMENT,
+    PROMPT_SETTINGS,
+    Embedder,
+    HashingEmbedder,
+    Role,
+    SentenceTransformerEmbedder,
+    role_identity,
+    role_key,
+    settings_in,
+)
+from lab.embedding.endpoint import EndpointEmbedder, endpoint_named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +37,32 @@ if TYPE_CHECKING:
 # The tolerance for the length of a stored vector, which must be 1.
 UNIT = 1e-3
 REMEDY = "store normalised vectors of one embedder in every row, or replay without --vectors stored"
+
+
+def embedder_named(name: str) -> Embedder:
+    """Return the embedder for the value of ``--embedder``.
+
+    ``name`` is the default model, ``hashing``, a folder with a sentence-transformers model (``FOLDER``, or
+    ``st:FOLDER`` with settings), or ``openai:MODEL@URL``. Settings follow a question mark, as in a URL:
+    ``?query_prompt=query: ``. Raises :class:`UnusableInput` for anything else; the message never repeats a part that
+    may be a password.
+    """
+    kind, colon, rest = name.partition(":")
+    if name == "hashing":
+        return HashingEmbedder()
+    if kind == "openai":
+        return endpoint_named(rest)
+    if kind == "st" and colon:
+        folder, _, given = rest.partition("?")
+        if "@" in folder and not Path(folder).is_dir():
+            raise UnusableInput(f"embedder st: no such folder; give {DEFAULT_MODEL} or a folder with a model")
+        return SentenceTransformerEmbedder(folder, settings_in(given, PROMPT_SETTINGS, f"embedder 'st:{folder}'"))
+    if ("@" in name or (colon and "/" not in kind)) and not Path(name).exists():
+        shown = f" {kind + colon!r}" if colon and "@" not in kind else ""
+        raise UnusableInput(
+            f"unknown kind of embedder{shown}; known: {DEFAULT_MODEL}, FOLDER, st:FOLDER, openai:MODEL@URL, hashing"
+        )
+    return SentenceTransformerEmbedder(name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from lab.base.errors import LabError
 from lab.base.files import write_atomically
 from lab.embedding.cache import cache_folder
-from lab.embedding.embedder import DEFAULT_MODEL, embedder_named, roles_of, verified_default_folder
+from lab.embedding.embedder import DEFAULT_MODEL, roles_of, verified_default_folder
 from lab.embedding.endpoint import TextRefused
+from lab.embedding.vectors import embedder_named
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings, Tokens
 

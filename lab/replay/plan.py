@@ -14,9 +14,9 @@ from lab.base.files import sha256_file
 from lab.base.formatting import choices, counted
 from lab.base.set_registry import golden_beside
 from lab.base.shape import to_json
-from lab.embedding.embedder import Embedder, embedder_named
+from lab.embedding.embedder import Embedder
 from lab.embedding.endpoint import from_cache_alone
-from lab.embedding.vectors import StoredVectors
+from lab.embedding.vectors import StoredVectors, embedder_named
 from lab.golden.files import read_golden
 from lab.golden.model import GoldenSet, Probe, is_added
 from lab.recordings.model import EQUAL, GLOBAL, MUST, UNKNOWN, Memory, Recording, equal_conversations

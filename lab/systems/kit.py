@@ -15,7 +15,6 @@ from lab.recordings.model import Memory
 from lab.retrieval.contract import Row
 from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever, VectorsOf
-from lab.systems.contract import Ask
 from lab.systems.openclaw.memory import row_of
 
 
@@ -40,6 +39,20 @@ class Search(Protocol):
 
     def close(self) -> None:
         """Release resources."""
+        ...
+
+
+class Query(Protocol):
+    """What a search needs of a :class:`lab.systems.contract.Ask`."""
+
+    @property
+    def text(self) -> str:
+        """The user's text."""
+        ...
+
+    @property
+    def faults(self) -> Faults:
+        """Injected faults."""
         ...
 
 
@@ -74,7 +87,7 @@ class MemoryRetriever:
         """Exclude memories from all further results."""
         self._search.remove(self._rows.known(keys))
 
-    def retrieve(self, ask: Ask) -> QueryContext:
+    def retrieve(self, ask: Query) -> QueryContext:
         """Return a view of the store for a query."""
         return self._search.retrieve(ask.text, ask.faults)
 

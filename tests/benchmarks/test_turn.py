@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from lab.embedding.embedder import embedder_named
-from lab.embedding.vectors import Vectors
+from lab.embedding.vectors import Vectors, embedder_named
 from lab.recordings.model import LABELS
 from lab.retrieval.contract import Filter, Query, Row, Store
 from lab.retrieval.exact import ExactStore

@@ -26,9 +26,9 @@ from lab.embedding.embedder import (
     Role,
     SentenceTransformerEmbedder,
     embedder_key,
-    embedder_named,
     verified_default_folder,
 )
+from lab.embedding.vectors import embedder_named
 
 pytestmark = pytest.mark.model
 
@@ -178,7 +178,7 @@ def test_identity_has_weights_and_versions_without_loading() -> None:
     heavy = ["torch", "transformers", "sentence_transformers", "lancedb", "pandas", "scipy", DEFAULT_PACKAGE]
     program = (
         "import json, sys\n"
-        "from lab.embedding.embedder import embedder_key, embedder_named\n"
+        "from lab.embedding.embedder import embedder_key\nfrom lab.embedding.vectors import embedder_named\n"
         f"embedder = embedder_named({DEFAULT_MODEL!r})\n"
         "identity, key = embedder.identity(), embedder_key(embedder)\n"
         f"print(json.dumps([identity, key, [name for name in {heavy} if name in sys.modules]]))\n"

@@ -13,9 +13,9 @@ import pytest
 
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.embedding import endpoint as endpoint_module
-from lab.embedding.embedder import SentenceTransformerEmbedder, embedder_key, embedder_named
+from lab.embedding.embedder import SentenceTransformerEmbedder, embedder_key
 from lab.embedding.endpoint import EndpointEmbedder
-from lab.embedding.vectors import Recomputed, Vectors
+from lab.embedding.vectors import Recomputed, Vectors, embedder_named
 from tests.embedding.conftest import Endpoint
 
 TEXTS = [

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import CannotMeasure
-from lab.embedding.embedder import SentenceTransformerEmbedder, embedder_named
+from lab.embedding.embedder import SentenceTransformerEmbedder
 from lab.embedding.housekeeping import damage
-from lab.embedding.vectors import Vectors
+from lab.embedding.vectors import Vectors, embedder_named
 from lab.replay.run import run_replay
 from lab.runs.directory import open_run
 from lab.runs.request import ReplayRequest
@@ -33,7 +33,7 @@ TEXTS = [f"fact {number}: the gateway listens on port {8000 + number}" for numbe
 KILLED = """
 import os, random, signal, sys, time
 from lab.embedding import cache, http
-from lab.embedding.embedder import embedder_named
+from lab.embedding.vectors import embedder_named
 from lab.embedding.vectors import Vectors
 
 name, count, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -123,7 +123,7 @@ def test_endpoint_after_many_kills_finishes_with_the_same_vectors(
 
 def test_endpoint_two_processes_send_a_text_once(endpoint: Endpoint) -> None:
     name = endpoint.named("?batch=4")
-    program = "import sys; from lab.embedding.embedder import embedder_named; from lab.embedding.vectors import Vectors"
+    program = "import sys; from lab.embedding.vectors import Vectors, embedder_named"
     program += "; Vectors(embedder_named(sys.argv[1])).prepare([f'note {one}' for one in range(40)])"
     both = [subprocess.Popen([sys.executable, "-c", program, name], cwd=PROJECT) for _ in range(2)]
     assert [one.wait(timeout=120) for one in both] == [0, 0]

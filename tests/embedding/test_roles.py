@@ -21,12 +21,11 @@ from lab.embedding.embedder import (
     Role,
     SentenceTransformerEmbedder,
     embedder_key,
-    embedder_named,
     role_key,
     roles_of,
     verified_default_folder,
 )
-from lab.embedding.vectors import Vectors
+from lab.embedding.vectors import Vectors, embedder_named
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter
 from lab.retrieval.exact import ExactStore

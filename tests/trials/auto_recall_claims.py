@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from lab.api import open_run, replay
 from lab.base.draw import draw
 from lab.base.set_registry import recordings_at
-from lab.embedding.embedder import DOCUMENT, QUERY, Role, embedder_named
+from lab.embedding.embedder import DOCUMENT, QUERY, Role
+from lab.embedding.vectors import embedder_named
 from lab.measures.score import score_and_write
 from lab.recordings.readers import read_library
 from lab.runs.directory import RunDirectory

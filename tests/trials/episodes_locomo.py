@@ -16,8 +16,8 @@ from itertools import product
 from pathlib import Path
 
 from lab.api import replay, score
-from lab.embedding.embedder import DEFAULT_MODEL, embedder_named
-from lab.embedding.vectors import Vectors
+from lab.embedding.embedder import DEFAULT_MODEL
+from lab.embedding.vectors import Vectors, embedder_named
 from lab.golden.model import Probe
 from lab.memory.episodes.events import open_episodes
 from lab.memory.episodes.ingest import Ingested, insert, recording_events

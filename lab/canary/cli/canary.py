@@ -87,8 +87,8 @@ def log_file(given: Path | None, resolved: Resolved) -> Path:
 
     Raises :class:`UnusableInput` if it names none, or one by a variable that is not set.
     """
+    from lab.base.config_resolve import real
     from lab.canary.rollout.follow import log_of
-    from lab.canary.rollout.journal import real
 
     if given is None:
         resolved.require_set(("logging", "file"))
@@ -147,8 +147,9 @@ def run(
     is killed, a guard rolls back, and lab canary recover does it at any later time. Without --write it prints what it
     would do. Exit codes: 0 pass, 1 fail, 3 inconclusive, 2 unusable input, 4 no verdict, or not rolled back.
     """
+    from lab.base.config_resolve import real
     from lab.canary.rollout.follow import Follower, log_files
-    from lab.canary.rollout.journal import State, real
+    from lab.canary.rollout.journal import State
     from lab.canary.rollout.run import Plan, require_unswitched, run_canary
     from lab.gate.policy import read_policy
     from lab.gate.verdict import EXIT
@@ -281,7 +282,8 @@ def recover(
     it says so; it can be repeated at any time. A configuration that somebody edited meanwhile is not overwritten.
     Without --write it prints what it would do, with exit code 1 if a canary was left over.
     """
-    from lab.canary.rollout.journal import State, read_config, real
+    from lab.base.config_resolve import real
+    from lab.canary.rollout.journal import State, read_config
     from lab.canary.rollout.recover import find
     from lab.canary.rollout.recover import recover as roll_back
 
@@ -412,11 +414,12 @@ def watch(
     a page that refreshes itself. Exit codes: 0 ended without an alarm, 1 alarm, 2 unusable input, 4 not measured, or
     not downgraded.
     """
+    from lab.base.config_resolve import real
     from lab.canary.rollout.change import resolved_object, slot_to_go_back_to, target_of
     from lab.canary.rollout.downgrade import Downgrade
     from lab.canary.rollout.evidence import ERROR_LIMIT, RECALLS
     from lab.canary.rollout.follow import log_files
-    from lab.canary.rollout.journal import State, real
+    from lab.canary.rollout.journal import State
     from lab.canary.rollout.watch_page import write_page
     from lab.canary.rollout.watching import Arm, WatchPlan, run_watch
 

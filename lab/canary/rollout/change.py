@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.config_env import user_path
-from lab.base.config_resolve import INCLUDE, Resolved, resolve_config
+from lab.base.config_resolve import INCLUDE, Resolved, real, resolve_config
 from lab.base.config_text import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
 from lab.base.errors import UnusableInput
 from lab.base.formatting import choices
 from lab.base.shape import expect
-from lab.canary.rollout.journal import read_config, real
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.openclaw.upstream.host import check_host, host_of
@@ -79,7 +78,7 @@ def change_of(config: Path, path: tuple[str, ...], after: str) -> Change:
     resolved = resolved_host(config)
     require_editable(resolved, path, after)
     config = real(config)
-    original = read_config(config)
+    original = resolved.texts[resolved.config]
     text, value = read_edited(original, str(config))
     before = at_path(value, path)
     if before is not MISSING and not isinstance(before, str):

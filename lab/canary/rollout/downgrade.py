@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.base.config_resolve import resolve_config
+from lab.base.config_resolve import real, resolve_config
 from lab.base.config_text import Edit, at_path
 from lab.base.errors import UnusableInput
 from lab.base.formatting import Announce, silent
 from lab.canary.rollout.change import SLOT, Change, slot_change
 from lab.canary.rollout.commands import identity, undisturbed, unfailing
 from lab.canary.rollout.guard import guarded
-from lab.canary.rollout.journal import DONE, ROLLBACK, Journal, State, begin, real
+from lab.canary.rollout.journal import DONE, ROLLBACK, Journal, State, begin
 from lab.canary.rollout.recover import finish, remove_parts, roll_back
 from lab.systems.openclaw.config.file import ENTRY
 

@@ -110,11 +110,6 @@ def read_config(config: Path) -> bytes:
         return config.read_bytes()
 
 
-def real(config: Path) -> Path:
-    """Return the file behind symbolic links, so that a link is never replaced by a file."""
-    return Path(os.path.realpath(config))
-
-
 def begin(
     change: Change, *, restart: str, check: str | None, timeout: float, out: Path, receipt: Path | None = None
 ) -> Journal:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.config_resolve import real
 from lab.base.config_text import MISSING, Edit, at_path, differing, read_edited, remove_value, set_value
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, leftovers, read_json, sha256_bytes, write_atomically
@@ -29,7 +30,6 @@ from lab.canary.rollout.journal import (
     State,
     now,
     read_config,
-    real,
 )
 
 # The receipt of a canary.

@@ -291,8 +291,7 @@ def _format_of(recording: Path, given: str | None) -> str:
 
 
 def _vectors(embedder: str) -> Vectors:
-    from lab.embedding.embedder import embedder_named
-    from lab.embedding.vectors import Vectors
+    from lab.embedding.vectors import Vectors, embedder_named
 
     return Vectors(embedder_named(embedder))
 

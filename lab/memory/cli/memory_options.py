@@ -215,7 +215,7 @@ def require_scope(scope: str | None, configuration: Configured) -> None:
 
 def named(name: str) -> Embedder | None:
     """Return an embedder by name, or None for ``none``."""
-    from lab.embedding.embedder import embedder_named
+    from lab.embedding.vectors import embedder_named
 
     return None if name == "none" else embedder_named(name)
 

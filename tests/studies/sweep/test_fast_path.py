@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from lab.base.utf16 import js_length
-from lab.embedding.embedder import embedder_named
-from lab.embedding.vectors import Vectors
+from lab.embedding.vectors import Vectors, embedder_named
 from lab.recordings.model import LABELS, Memory
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.fusion import RRF, Fusion
