@@ -17,10 +17,10 @@ if ! flock --nonblock 9; then
     exit 75
 fi
 
-"$LAB" nightly run --plan "$PLAN" --json >night.json 2>night.log
+"$LAB" nightly run --plan "$PLAN" --json >nightly.json 2>nightly.log
 code=$?
 if [ "$code" -ne 0 ] || [ "$ALWAYS" = yes ]; then
-    if ! { "$LAB" nightly message night.json --log night.log --as "$FORM" ${TO:+--to "$TO"} ${LINK:+--link "$LINK"} >message.out &&
+    if ! { "$LAB" nightly message nightly.json --log nightly.log --as "$FORM" ${TO:+--to "$TO"} ${LINK:+--link "$LINK"} >message.out &&
         sh -c "$SEND" <message.out; }; then
         echo "nightly.sh: the message was not sent; it is in message.out" >&2
         [ "$code" -ne 0 ] || code=4

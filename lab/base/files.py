@@ -296,7 +296,7 @@ def require_finite(path: Path, *, pipes: bool = False) -> None:
 
 @contextmanager
 def reading(where: object) -> Iterator[None]:
-    """Raise :class:`UnusableInput` for a missing or unreadable file; ``where`` names it, and what asked for it."""
+    """Raise :class:`UnusableInput` for a missing or unreadable file; ``where`` names it, and what needs it."""
     try:
         yield
     except FileNotFoundError:

@@ -175,7 +175,7 @@ def post(url: str, payload: bytes, headers: Mapping[str, str], seconds: float, *
 
 
 def get(url: str, headers: Mapping[str, str], seconds: float) -> Answer:
-    """Ask for an address; limits and errors are those of :func:`post`."""
+    """Get an address; limits and errors are those of :func:`post`."""
     return _send(Request(url, headers={"User-Agent": "recall-lab", **headers}), seconds)  # noqa: S310 - as in post
 
 
@@ -212,7 +212,7 @@ def _body(response: Any, end: float) -> bytes:
 
 
 def _decoded(body: bytes, encoding: str) -> bytes:
-    """Return a body without its content encoding, which some proxies add without being asked."""
+    """Return a body without its content encoding, which some proxies add unrequested."""
     for name in reversed([part.strip().lower() for part in encoding.split(",")]):
         if name in ("gzip", "x-gzip", "deflate"):
             # "deflate" is with the header of zlib or, by an old mistake of servers, without it.

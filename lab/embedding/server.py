@@ -2,7 +2,7 @@
 
 A memory system in another process embeds its texts here, so that it and the lab's systems use equal vectors (EX-25).
 The process has one HTTP server, with a thread of its own, while at least one :class:`EmbeddingServer` is open. Each
-counts the requests of one client: evidence that a system asked the embedder that it was given.
+counts the requests of one client: evidence that a system used the embedder that it was given.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 The verdict is pass, fail, inconclusive or error, with a reason for each rule.
 
-**Exact rules** ask whether the candidate's receipts equal those of another run, bit for bit.
+**Exact rules** check whether the candidate's receipts equal those of another run, bit for bit.
 
 **Latency rules** limit quantiles of a run's warm turns. The first turn of each conversation is cold, the others are
 warm. A rule passes if the upper bound of the quantile is within the limit, fails if the lower bound exceeds it, and is
 inconclusive otherwise. The bounds are distribution-free.
 
-**A control** asks whether what the candidate adds is worth having at all. The claim is shown if the candidate is better
+**A control** shows whether what the candidate adds is worth having. The claim is shown if the candidate is better
 than the control in at least one worth rule, Holm-corrected over them, and no guard against the control fails. The
 denial is shown if it is better in none and either a guard against the control fails or every worth rule is shown not to
 hold. Anything else is not shown either way.

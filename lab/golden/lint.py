@@ -374,4 +374,4 @@ def _disagreeing(probes: Iterable[Probe]) -> Iterator[str]:
         differ = [key for key in (*one, *other) if one.get(key, IRRELEVANT) != other.get(key, IRRELEVANT)]
         if differ:
             key = differ[0]
-            yield f"golden set: probes {earlier.id} and {probe.id} ask the same, but judge {key} differently"
+            yield f"golden set: probes {earlier.id} and {probe.id} have the same question, but judge {key} differently"

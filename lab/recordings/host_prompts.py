@@ -11,7 +11,7 @@ from lab.recordings.model import CRON, HEARTBEAT, HOOK, SUBAGENT, SYSTEM
 
 # The tokens by which an agent says that it has nothing to say.
 SILENT = ("NO_REPLY", "HEARTBEAT_OK")
-# Kinds of prompts that ask for work of their own.
+# Kinds of prompts that start work of their own.
 JOBS, SUBAGENTS, OTHERS = "prompts of jobs", "tasks of subagents", "messages of other sessions"
 EXTERNAL, EVENTS, INTERNAL = "external content", "events", "marked as internal"
 _DECORATION = "*_`~\"'.!,:;()[]<>/ \t\n\u3002\uff01"

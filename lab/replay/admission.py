@@ -107,7 +107,7 @@ class Script(NamedTuple):
 
 
 def script(*, probes: bool) -> Script:
-    """Return the conversation; with ``probes``, each prompt is also asked outside of it, just before."""
+    """Return the conversation; with ``probes``, each prompt is also queried outside of it, just before."""
     turns = tuple(_turn(seq, role, text) for seq, (role, text) in enumerate(SAID))
     memories = tuple(
         Memory(f"{NAME}/m{number}", text, text, 0, START - STEP * (len(MEMORIES) - number), label=_label(number))

@@ -224,7 +224,7 @@ def read_stored(store: Path | str, *, vectors: bool = False, cached: bool = Fals
 
     A folder ``NAME.lance`` inside of a LanceDB folder stands for the table ``NAME``.
 
-    With ``vectors``, read the stored vectors too. ``cached``: an address is not asked again. Raises
+    With ``vectors``, read the stored vectors too. ``cached``: an address is not queried again. Raises
     :class:`UnusableInput` if the path does not exist, has no such table, or has malformed rows, and
     :class:`CannotMeasure` if an address does not answer.
     """

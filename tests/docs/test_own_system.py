@@ -93,7 +93,7 @@ def test_the_run_is_scored_compared_and_explained(installed: Path, run: Path) ->
     turn = parquet.read_table(next((run / "receipts").glob("*.parquet")), columns=["turn"])["turn"][0].as_py()
     explained = _lab(installed, "explain", "kept", turn, "--arm", "keepsake")
     assert explained.returncode == 0, explained.stderr
-    assert "keeps what it is asked to keep" in explained.stdout
+    assert "keeps what a user wants kept" in explained.stdout
 
 
 @pytest.mark.process

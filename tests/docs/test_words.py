@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = {".py", ".toml", ".md", ".j2", ".ipynb", ".yml"}
+SOURCES = {".py", ".toml", ".md", ".j2", ".ipynb", ".yml", ".sh"}
 TERMS = {
     # In quotes it is the old name of `lab nightly baseline approve`, which still works.
     r"(?<!\")bless(?:ed|es|ing)?": "approve, approved baseline",
@@ -36,6 +36,8 @@ TERMS = {
     r"told apart": "distinguished",
     r"at (?:any|this) moment|random moments|a moment ago": "at any time, now, just before",
     r"seed \d+ asks": "seed 001 requires",
+    r"asks? whether|documents ask for": "checks whether, require",
+    r"night\.(?:json|log)": "nightly.json",
     r"rungs?|shel(?:f|ves)": "ablation step, registry",
 }
 # Words that code may use as names, so only the text of docs is checked.
@@ -45,11 +47,11 @@ IN_DOCS = {
     r"(?<!every )nights?": "nightly run",
     r"twins?": "duplicates",
     r"wanted": "relevant, requested",
-    r"verbs?": "command",
+    r"(?<!subject, )verbs?": "command",
     r"(?:is|are|was|were) asked": "is queried, receives, is given",
 }
 # In the prose of code a verb may be one of grammar, and "wanted" is the name of a parameter.
-IN_PROSE = {word: term for word, term in IN_DOCS.items() if word not in ("verbs?", "wanted")}
+IN_PROSE = {word: term for word, term in IN_DOCS.items() if word not in ("(?<!subject, )verbs?", "wanted")}
 CODE = re.compile(r"^```.*?^```|^ {4}.*?$|`[^`]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -82,7 +84,7 @@ def test_private_names_are_found_outside_of_code_only() -> None:
 
 
 def test_docs_and_code_use_the_terms_of_the_field() -> None:
-    paths = [ROOT / "README.md", *(path for folder in ("docs", "lab") for path in sorted((ROOT / folder).rglob("*")))]
+    paths = [*ROOT.glob("*.md"), *(path for folder in ("docs", "lab") for path in sorted((ROOT / folder).rglob("*")))]
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths if path.suffix in SOURCES}
     assert len(texts) > 300
     assert {name: words for name, text in texts.items() if (words := _private(text))} == {}
@@ -114,7 +116,7 @@ def test_comments_and_docstrings_use_no_private_names() -> None:
 
 
 def test_text_of_docs_uses_no_private_names() -> None:
-    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    paths = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     texts = {path.relative_to(ROOT).as_posix(): CODE.sub("", path.read_text("utf-8")) for path in paths}
     assert len(texts) > 50
     assert {name: words for name, text in texts.items() if (words := _private(text, IN_DOCS))} == {}

@@ -101,7 +101,7 @@ def test_lint_equal_queries_judged_differently_is_an_error() -> None:
 
     assert errors(asked("a", "Which port?", "m0"), asked("b", "which  PORT?", "m0"), asked("c", "Which?", "m3")) == ()
     assert errors(asked("a", "Which port?", "m0"), asked("b", "which  PORT?", "m3")) == (
-        "golden set: probes a and b ask the same, but judge m0 differently",
+        "golden set: probes a and b have the same question, but judge m0 differently",
     )
 
 

@@ -107,7 +107,7 @@ def test_lint_same_question_irrelevant_is_no_contradiction() -> None:
     first, second = _asked("Which port?", _judged(0)), replace(_asked("which  PORT?", _judged(0)), id="again")
     assert _lint(first, replace(second, irrelevant=(KEYS[1],))).errors == ()
     (error,) = _lint(first, replace(second, relevant=(), irrelevant=(KEYS[0],))).errors
-    assert error == f"golden set: probes asked and again ask the same, but judge {KEYS[0]} differently"
+    assert error == f"golden set: probes asked and again have the same question, but judge {KEYS[0]} differently"
 
 
 def test_lint_duplicate_judged_irrelevant_is_a_doubt() -> None:

@@ -83,6 +83,6 @@ def test_image_makes_a_night_without_a_network(prepared: Callable[[], Machine], 
     (machine.home / "lab" / "plan.toml").write_text(QUICK, "utf-8")
     said = machine.ok(boxes["Run the image"])
     assert said.startswith("? INCONCLUSIVE: nightly run of ")
-    night = json.loads((machine.home / "lab" / "night.json").read_text("utf-8"))
+    night = json.loads((machine.home / "lab" / "nightly.json").read_text("utf-8"))
     page = machine.home / "lab" / "state" / night["folder"] / "nightly.html"
     assert page.stat().st_uid == os.getuid()

@@ -92,7 +92,7 @@ def test_cron_runs_nights_from_the_first_to_a_failure(prepared: Callable[[], Mac
     # A second night that passes sends nothing.
     night = _cron(machine)
     assert night() == 0
-    assert json.loads((lab / "night.json").read_text())["status"] == "pass"
+    assert json.loads((lab / "nightly.json").read_text())["status"] == "pass"
     assert machine.called() == []
     assert (lab / "cron.log").read_text() == ""
     # With ALWAYS, a pass is sent too.
@@ -137,7 +137,7 @@ def test_runs_that_overlap_are_kept_apart(prepared: Callable[[], Machine]) -> No
     assert (done.returncode, done.stdout) == (75, "")
     assert "another run is going on" in done.stderr
     assert machine.called() == []
-    assert not (machine.home / "lab" / "night.json").exists()
+    assert not (machine.home / "lab" / "nightly.json").exists()
 
 
 def test_message_that_cannot_be_sent_is_kept(prepared: Callable[[], Machine]) -> None:
@@ -176,7 +176,7 @@ def test_systemd_units_start_the_same_script(prepared: Callable[[], Machine], bo
     )
     assert done.returncode == 3
     assert _mail(machine)[0].startswith("[lab] INCONCLUSIVE")
-    assert (machine.home / "lab" / "night.json").stat().st_mode & 0o077 == 0
+    assert (machine.home / "lab" / "nightly.json").stat().st_mode & 0o077 == 0
     assert timer["Timer"]["Persistent"] == "true"
     assert timer["Install"]["WantedBy"] == "timers.target"
 

@@ -227,7 +227,7 @@ def failing(policy: Policy, before: OfArm, after: OfArm, *, exact: bool) -> list
 
 
 def decisive(policy: Policy, kinds: Sequence[str]) -> list[Rule]:
-    """Return the critical rules of some kinds without their slices; those against the control ask another question."""
+    """Return the critical rules of some kinds without their slices; the control has rules of its own."""
     return [
         replace(rule, slices=())
         for rule in policy.rules

@@ -103,7 +103,7 @@ def preflight(
     *,
     strict: bool,
 ) -> Verdict:
-    """Ask the command whether a memory may be stored. Never raises, whatever the command does.
+    """Let the command decide whether a memory may be stored. Never raises, whatever the command does.
 
     Exit codes 40 and 41 block in every mode. ``strict`` (profile ``seed``): a command that ends without an error and
     prints no JSON object has failed; the plugin takes that as consent.

@@ -149,7 +149,7 @@ def folder_of(settings: Mapping[str, object]) -> Path:
 
 
 def save_identity(folder: Path, arm: str, identity: Mapping[str, object]) -> None:
-    """Write who answers, so that a repeated run knows without asking."""
+    """Write who answers, so that a repeated run needs no request."""
     about = {"kind": KIND, "arm": arm, "hello": dict(identity)}
     data = dump_json(about)
     path = folder / ABOUT

@@ -85,7 +85,7 @@ class ExternalArm:
 
 
 def make(spec: ArmSpec) -> ExternalArm:
-    """Make the arm; ask the host who it is, unless that is recorded.
+    """Make the arm; request the host's identity, unless that is recorded.
 
     Raises :class:`UnusableInput` for unusable settings or a command that does not exist, and :class:`CannotMeasure` if
     the host does not answer.
@@ -93,7 +93,7 @@ def make(spec: ArmSpec) -> ExternalArm:
     settings = read_settings(spec.config, spec.where, allow_remote=spec.allow_remote)
     folder = _folder(settings, spec.max_items, spec.depth)
     is_recorded = spec.answers == RECORDED
-    # A manifest holds the identity, so that its arms are made again without asking.
+    # A manifest holds the identity, so that its arms are made again without a request.
     known = spec.config.get("hello") if isinstance(spec.config, Mapping) else None
     if is_recorded:
         identity = _checked(known or read_identity(folder, spec.name), spec.where)

@@ -108,7 +108,7 @@ class Live:
         self._embedder = self._served()
 
     def ask(self, request: Request, *, probe: bool, faults: Faults) -> Exchange:
-        """Ask the host, or a fresh instance of it if a probe leaves a trace in the host."""
+        """Query the host, or a fresh instance of it if a probe leaves a trace in the host."""
         chain = self._chain.add(request.op, request.body, faults)
         if self._embedder is not None:
             self._embedder.faults = faults

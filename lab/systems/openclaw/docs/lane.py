@@ -273,7 +273,7 @@ def open_docs(
 
 
 def shown_doc(hit: DocHit, *, upstream: bool) -> dict[str, Any]:
-    """Return a citation as tools report it. The plugin's trust tier is operator; the documents ask for trusted."""
+    """Return a citation as tools report it. The plugin's trust tier is operator; the documents require trusted."""
     return {
         "id": f"docs:{hit.record_ref}",
         "recordRef": hit.record_ref,

@@ -1,4 +1,4 @@
-"""The Working Set of seed 000 (its backbone lane), built from the store before selection, and the turn that holds it.
+"""The Working Set of seed 000 (its lane ``backbone``), built from the store before selection, and its turn.
 
 It differs from the public plugin's (``upstream/stages.py``) as the seeds require (E-26, E-58, E-59): it does not depend
 on the selection, hard rules come first and uncut, stale TODOs are excluded, no line occurs in two sections, and only
