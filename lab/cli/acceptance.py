@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from lab.studies.acceptance.verdict import Acceptance
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("acceptance")(acceptance)
-
-
 @takes_replay_options(
     *(*LABELLED, "memories", "memories_from", "haystack", "haystack_from", "max_items", "config", "embedder"),
     arms=("tier_first_v1",),

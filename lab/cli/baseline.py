@@ -23,16 +23,6 @@ Name = Annotated[
 SHOWN = 12
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Manage baselines: approved runs, by name.")
-    group.command("approve")(approve)
-    group.command("list")(list_baselines)
-    group.command("show")(show)
-    group.command("rm")(remove)
-    app.add_typer(group, name="baseline")
-
-
 def today() -> str:
     """Return today's local date. Nothing but the command line reads the wall clock."""
     return datetime.now().astimezone().date().isoformat()
@@ -89,7 +79,7 @@ def _show_approvals(approvals: list[Approved]) -> None:
             emit_folded(f"baseline {name} is now this run (kept as {now})")
 
 
-def list_baselines(folder: options.BaselinesFolder = options.BASELINES) -> Result:
+def list_(folder: options.BaselinesFolder = options.BASELINES) -> Result:
     """List the baselines and check their files. Exit code 1 if a file has changed since the approval."""
     from lab.base.errors import CheckFailed
     from lab.nightly.baselines import baselines, damage
@@ -145,7 +135,7 @@ def _approved(state: Approval) -> str:
     return f"{state.object[:SHOWN]} since {state.date}" + (f" ({state.note})" if state.note else "")
 
 
-def remove(
+def rm(
     name: Name,
     folder: options.BaselinesFolder = options.BASELINES,
     write: options.Write = False,
@@ -166,3 +156,7 @@ def remove(
 
     receipt = {"counts": counts, "baselines": [name], "objects": objects}
     return changed("nightly baseline rm", folder, receipt, show, write=write)
+
+
+# Of ``lab nightly baseline``.
+baseline = (approve, list_, show, rm)

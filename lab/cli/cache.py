@@ -29,16 +29,6 @@ Models = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    cache = typer.Typer(no_args_is_help=True, help="Manage the cache of vectors, tokens, candidates and answers.")
-    cache.command("stat")(stat)
-    cache.command("gc")(collect)
-    cache.command("verify")(verify)
-    cache.command("answers")(answers)
-    app.add_typer(cache, name="cache")
-
-
 def stat(embedder: Models = None) -> Result:
     """Show the size of the cache by kind of entry and maker.
 
@@ -70,7 +60,7 @@ def _show_parts(parts: Sequence[Held], total: str) -> None:
         emit_folded("lab cache gc --other-models --write removes what is not in use.")
 
 
-def collect(
+def gc(
     other_models: Annotated[
         bool,
         typer.Option(
@@ -315,3 +305,7 @@ def _together(parts: Sequence[Held]) -> list[object]:
 
 def _size(count: int) -> str:
     return f"{count / 1e6:.1f} MB"
+
+
+# Of ``lab cache``.
+cache = (stat, gc, verify, answers)

@@ -11,11 +11,6 @@ from lab.cli.output import emit_table
 from lab.cli.results import Result
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("doctor")(doctor)
-
-
 def doctor(
     embedder: Annotated[
         str | None,

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 FORMATS = ("text", "markdown", "latex", "json")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("compare")(compare)
-    app.command("explain")(explain)
-
-
 def compare(
     run: options.Run,
     baseline: Annotated[

@@ -39,14 +39,6 @@ HostVersion = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Resolve and check engine configurations.")
-    group.command("show")(show)
-    group.command("check")(check)
-    app.add_typer(group, name="config")
-
-
 def show(file: File = None, profile: Profile = "seed") -> Result:
     """Show every value of a resolved configuration and its source."""
     from lab.systems.openclaw.config.resolve import describe, explain_config, resolve, shown
@@ -152,3 +144,7 @@ def _resolved(file: str | None) -> tuple[Resolved, str]:
     except UnicodeDecodeError as error:
         raise UnusableInput(f"stdin: not UTF-8 text (byte {error.start})") from None
     return resolve_value(value, Path("stdin")), "stdin"
+
+
+# Of ``lab config``.
+config = (show, check)

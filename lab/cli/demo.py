@@ -29,11 +29,6 @@ STEPS = ("replay", "scores", "saturation", "gate", "report")
 POLICY = "rollout"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("demo")(demo)
-
-
 def demo(
     everything: Annotated[
         bool, typer.Option("--all", help="Replay every shipped conversation, also those added since version 0.1.")

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from lab.compare.changes import Changes
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("diff")(diff)
-
-
 def diff(
     before: options.Run,
     after: Annotated[Path, typer.Argument(metavar="DIR2", help="Another run of the same recordings.")],

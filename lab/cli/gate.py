@@ -11,9 +11,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import choices
-from lab.cli import completion, self_test
+from lab.cli import completion
 from lab.cli.output import announce, emit, emit_folded, emit_indented, emit_table, report_to_ci
-from lab.cli.results import Result
+from lab.cli.results import Result, command_name
+from lab.cli.self_test import self_test
 from lab.cli.verdict_tables import emit_verdict
 
 KEPT = ("keep", "pass", "fail")
@@ -38,16 +39,6 @@ class Judge(TyperCommand):
         super().format_options(ctx, formatter)
         if ctx.parent is not None and isinstance(ctx.parent.command, Commands):
             ctx.parent.command.format_commands(ctx.parent, formatter)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    group = typer.Typer(cls=Commands, help="Judge a run by a policy; list policies, print schemas.")
-    group.command(JUDGE, cls=Judge)(judge)
-    group.command("policies")(policies)
-    group.command("schema")(schema)
-    self_test.add_to(group)
-    app.add_typer(group, name="gate")
 
 
 def policies(
@@ -127,11 +118,12 @@ def judge(
     verdict.xml (JUnit) and verdict.prom (OpenMetrics), with --receipts also canary.html, and a GitHub step summary if
     GITHUB_STEP_SUMMARY is set. If a folder shares its name with a command below, write ./NAME.
     """
-    from lab.gate import verdict as gate
     from lab.gate.line import INCONCLUSIVE
     from lab.gate.outputs import policy_of, write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit, undone
+    from lab.gate.verdict import EXIT, Verdict
+    from lab.gate.verdict import judge as judge_by
     from lab.replay.command import arguments
     from lab.report.canary import write_page
     from lab.runs.directory import open_run
@@ -144,7 +136,7 @@ def judge(
     beside = read_audit(control) if control else None
     chosen = read_policy(policy or ("stage-b" if receipts else "rollout"))
     judged = open_run(run) if run else None
-    verdict = gate.judge(
+    verdict = judge_by(
         chosen,
         judged,
         against=open_run(against) if against else None,
@@ -170,13 +162,19 @@ def judge(
     status = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
     if status != verdict.status:
         announce(
-            f"exit code {gate.EXIT[status]} instead of {verdict.exit_code}: the verdict is inconclusive, "
+            f"exit code {EXIT[status]} instead of {verdict.exit_code}: the verdict is inconclusive, "
             f"and --inconclusive-as {inconclusive_as} was given"
         )
 
-    def show(verdict: gate.Verdict) -> None:
+    def show(verdict: Verdict) -> None:
         asked = arguments(judged.manifest) if judged else None
         emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts})
         emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
 
-    return Result(verdict, show, error=typer.Exit(gate.EXIT[status]))
+    return Result(verdict, show, error=typer.Exit(EXIT[status]))
+
+
+gate = typer.Typer(cls=Commands, help="Judge a run by a policy; list policies, print schemas.")
+gate.command(JUDGE, cls=Judge)(judge)
+for command in (policies, schema, self_test):
+    gate.command(command_name(command))(command)

@@ -42,14 +42,6 @@ FEW = 3
 COUNTS = ("probes", "with_gold", "captures")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    golden = typer.Typer(no_args_is_help=True, help="Build, check, compare and split golden sets.")
-    for command in (pool, judge, lint, diff, split, agree):
-        golden.command(command.__name__)(command)
-    app.add_typer(golden, name="golden")
-
-
 @takes_replay_options(
     *("memories", "memories_from", "source", "haystack", "haystack_from", "scope", "seed", "embedder", "vectors"),
     "origin",
@@ -340,3 +332,7 @@ def _with_haystack(
         return recordings
     others, _ = read_supplies(sets, path)
     return with_haystack(recordings, [*own_supplies(recordings, path), *others], number, 0, path)[0]
+
+
+# Of ``lab golden``.
+golden = (pool, judge, lint, diff, split, agree)

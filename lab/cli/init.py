@@ -40,11 +40,6 @@ PERSONS = ["person"]
 THIRD = 1 / 3
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("init")(init)
-
-
 def init(
     folder: Annotated[
         Path, typer.Argument(metavar="HOME", help="The folder of an OpenClaw host, such as ~/.openclaw.")

@@ -25,11 +25,6 @@ SHOWN_FROM = 0.01
 DEFAULT_ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("latency")(latency)
-
-
 @takes_replay_options(*LABELLED, "config", "embedder", arms=DEFAULT_ARMS, runs="as recordings")
 def latency(
     request: ReplayRequest,

@@ -15,11 +15,6 @@ from lab.cli.study import conclude
 from lab.report.study import Part, Study
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("league")(league)
-
-
 def league(
     sets: Annotated[
         list[str],

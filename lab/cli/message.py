@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from lab.report.message import Message
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("message")(message)
-
-
 def message(
     path: Annotated[
         Path,

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import typer
-
 from lab.cli import options
 from lab.cli.output import announce
 from lab.cli.results import Result
 from lab.cli.study import finish
 from lab.report.study import Part, Study
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("missed")(missed)
 
 
 def missed(

@@ -26,13 +26,7 @@ Store = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("run")(nightly)
-    app.command("trend")(trend)
-
-
-def nightly(
+def run(
     plan: Annotated[str, typer.Option(help="A plan (TOML), or the shipped one: shipped:operators.")],
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder of the nightly run. [default: reports/nightly/DATE]")

@@ -21,18 +21,7 @@ if TYPE_CHECKING:
     from lab.recordings.validate import Validation
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    group = typer.Typer(no_args_is_help=True, help="List, import, check and convert recordings.")
-    group.command("list")(list_sets)
-    group.command("import")(import_copy)
-    group.command("validate")(validate)
-    group.command("convert")(convert)
-    group.command("schema")(schema)
-    app.add_typer(group, name="recordings")
-
-
-def list_sets(
+def list_(
     format: Annotated[  # noqa: A002 - the name of the argument
         str | None,
         typer.Argument(metavar="[FORMAT]", autocompletion=completion.formats, help="Show this format in detail."),
@@ -156,7 +145,7 @@ def _emit_inventory(inventory: Inventory) -> None:
     emit_suspects(inventory.suspects)
 
 
-def import_copy(
+def import_(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
     out: Annotated[Path, typer.Option("--out", help="The folder to create: new, or made from the same files.")],
@@ -242,3 +231,7 @@ def schema() -> Result:
     from lab.recordings.native import line_schema
 
     return Result(line_schema(), emit_indented)
+
+
+# Of ``lab recordings``.
+recordings = (list_, import_, validate, convert, schema)

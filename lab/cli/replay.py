@@ -26,12 +26,6 @@ CONVERSATIONS = {"done": "done", "skipped": "skipped", "failed": "failures"}
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("replay")(replay)
-    app.command("score")(score)
-
-
 @takes_replay_options(*REPLAY, arms=ARMS)
 def replay(
     request: ReplayRequest,

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from lab.report.build import Built
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("report")(report)
-
-
 def report(
     run: options.Run,
     baseline: Annotated[

@@ -59,6 +59,11 @@ def changed(
     return Result({**head, **receipt, **head}, text, error=error)
 
 
+def command_name(function: Callable[..., object]) -> str:
+    """Return the name of the command that a function is, such as ``import`` of ``import_``."""
+    return function.__name__.rstrip("_").replace("_", "-")
+
+
 def print_results(app: typer.Typer) -> None:
     """Add ``--json`` to every command of an app that returns a :class:`Result`, and print what it returns."""
     for group in app.registered_groups:

@@ -8,26 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from lab.base.formatting import counted
-from lab.cli import options, trec
+from lab.cli import options
 from lab.cli.output import SHOWN, announce, emit, emit_folded, emit_indented, emit_next, emit_table
 from lab.cli.results import Result, changed
+from lab.cli.trec import export, import_
 
 # Figures that commands other than `lab report` may write into a run.
 OF_COMMANDS = ("ablation",)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    runs = typer.Typer(no_args_is_help=True, help="List, merge, export and remove run directories.")
-    runs.command("list")(list_runs)
-    runs.command("merge")(merge)
-    trec.add_to(runs)
-    runs.command("rm")(remove)
-    runs.command("schema")(schema)
-    app.add_typer(runs, name="runs")
-
-
-def list_runs(
+def list_(
     root: Annotated[Path, typer.Argument(help="Folder to search, with its subfolders.")] = Path("reports"),
 ) -> Result:
     """List the runs below a folder.
@@ -114,7 +104,7 @@ def merge(
     )
 
 
-def remove(
+def rm(
     run: options.Run,
     write: options.Write = False,
 ) -> Result:
@@ -156,3 +146,7 @@ def schema() -> Result:
     from lab.runs.manifest import manifest_schema
 
     return Result(manifest_schema(), emit_indented)
+
+
+# Of ``lab runs``.
+runs = (list_, merge, export, import_, rm, schema)

@@ -13,7 +13,7 @@ from lab.base.errors import UnusableInput
 
 
 class Entry(NamedTuple):
-    """A command: the module that registers it, and its line in the help of its group."""
+    """A command: its module, and its line in the help of its group."""
 
     module: str
     help: str
@@ -27,6 +27,7 @@ class Group(NamedTuple):
     more: str = ""
 
 
+FILES = "lab.memory.cli.memory_files"
 STUDY = Group(
     "Study many settings at once: a table and a chart each.",
     {
@@ -82,12 +83,14 @@ MEMORY = Group(
             "forget": Entry("lab.memory.cli.memory", "Delete one memory by its id, or list candidates for a query."),
             "list": Entry("lab.memory.cli.memory", "List memories, newest first, with secrets replaced."),
             "stats": Entry("lab.memory.cli.memory", "Count memories by scope and category; describe the table."),
-            "export": Entry("lab.memory.cli.memory", "Write memories to a file, oldest first, without vectors."),
-            "import": Entry("lab.memory.cli.memory", "Append the memories of a file in one commit."),
-            "docs-ingest": Entry("lab.memory.cli.memory", "Update the index of the operator's Markdown documents."),
-            "docs-search": Entry("lab.memory.cli.memory", "Search the documents that docs-ingest indexed."),
-            "backfill": Entry("lab.memory.cli.memory", "Add the lab's columns to an older table."),
-            "compact": Entry("lab.memory.cli.memory", "Merge the files of a table, delete older versions."),
+            "export": Entry(FILES, "Write memories to a file, oldest first, without vectors."),
+            "import": Entry(FILES, "Append the memories of a file in one commit."),
+            "docs-ingest": Entry(
+                "lab.memory.cli.memory_files", "Update the index of the operator's Markdown documents."
+            ),
+            "docs-search": Entry(FILES, "Search the documents that docs-ingest indexed."),
+            "backfill": Entry(FILES, "Add the lab's columns to an older table."),
+            "compact": Entry(FILES, "Merge the files of a table, delete older versions."),
             "index": Entry("lab.memory.cli.store", "Indexes of the table, and when they need upkeep."),
             "tags": Entry("lab.memory.cli.store", "Keep versions of the table under names, and restore them."),
         },
@@ -164,12 +167,9 @@ class LazyCommands(dict[str, Any]):
         """Return a command; raise :class:`KeyError` if there is none of this name."""
         if super().__getitem__(name) is None:
             entry = self._entries[name]
-            found = (
-                {name: _group(entry, (*self._words, name))}
-                if isinstance(entry, Group)
-                else _imported(entry.module, self._words)
+            self[name] = (
+                _group(entry, (*self._words, name)) if isinstance(entry, Group) else _imported(name, entry, self._words)
             )
-            self.update({each: command for each, command in found.items() if each in self._entries})
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -188,16 +188,28 @@ class LazyCommands(dict[str, Any]):
         return [(name, self[name]) for name in self]
 
 
-def _imported(module: str, words: tuple[str, ...]) -> dict[str, Any]:
-    """Return the commands that a module registers in the group with the given words."""
-    from lab.cli.examples import add_examples
-    from lab.cli.results import print_results
+def _imported(name: str, entry: Entry, words: tuple[str, ...]) -> Any:
+    """Return a command of the group with the given words.
 
-    app = typer.Typer(rich_markup_mode=None)
-    import_module(module).add_to(app)
+    Its module has under its name a function, a tuple of the functions of a group, or the group.
+    """
+    from lab.cli.examples import add_examples
+    from lab.cli.results import command_name, print_results
+
+    app, module, own = typer.Typer(rich_markup_mode=None), import_module(entry.module), name.replace("-", "_")
+    # A function cannot be called ``import``, nor should it be ``list``.
+    found = getattr(module, own, None) or getattr(module, f"{own}_")
+    if isinstance(found, tuple):
+        functions, found = found, typer.Typer(no_args_is_help=True, help=entry.help)
+        for function in functions:
+            found.command(command_name(function))(function)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
+        app.command(name)(found)
     print_results(app)
     add_examples(app, *words)
-    return dict(typer.main.get_group(app).commands)
+    return typer.main.get_group(app).commands[name]
 
 
 def _group(group: Group, words: tuple[str, ...]) -> LazyGroup:

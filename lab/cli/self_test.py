@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 FILES = "self-test.json", "self-test.md"
 
 
-def add_to(group: typer.Typer) -> None:
-    """Register the command."""
-    group.command("self-test")(self_test)
-
-
 def self_test(
     fault: Annotated[
         list[str] | None, typer.Option("--fault", metavar="NAME", help="Inject only this fault. Repeat for more.")

@@ -31,12 +31,6 @@ IN_REACH = (
 SCALED = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "random")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    for command in (ablate, saturation, governance, retention, scale, silence):
-        app.command(command.__name__)(command)
-
-
 def finish(study: Study, out: Path, *, slides: bool = False) -> Result:
     """Write the page, and with ``slides`` the figures; return the study as a result."""
     from lab.report.study import write_study

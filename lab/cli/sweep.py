@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from lab.studies.sweep.sweep import Swept
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("sweep")(sweep)
-
-
 @takes_replay_options(
     *LABELLED,
     "memories",

@@ -15,12 +15,6 @@ from lab.cli.results import Result
 SHOWN = ("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "Judged@10")
 
 
-def add_to(runs: typer.Typer) -> None:
-    """Register the commands."""
-    runs.command("export")(export)
-    runs.command("import")(import_)
-
-
 def export(
     run: options.Run,
     out: Annotated[Path, typer.Option(help="Folder to write: new, or an export of the same run.")],

@@ -19,11 +19,6 @@ PORT = 8642
 WARM_AFTER = 3.0
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("view")(view)
-
-
 def view(
     runs: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="A run directory; or several, to compare arms of any two.")

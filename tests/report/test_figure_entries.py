@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli.runs import remove
+from lab.cli.runs import rm as remove
 from lab.compare.paired import compare_arms
 from lab.measures.score import score_run, summarise
 from lab.report import drawings

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from lab.runs.request import ReplayRequest
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("agree")(agree)
-
-
 @takes_replay_options(
     *("store", "profile", "memories_from", "scope", "limit", "conversation", "config", "embedder", "vectors"),
     defaults={"profile": "upstream", "scope": "tags"},

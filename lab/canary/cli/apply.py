@@ -93,13 +93,6 @@ def _tilde(path: Path) -> str:
     return f"~/{quote('/'.join(parts[1:]))}" if parts[1:] else "~"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("plan")(plan)
-    app.command("apply")(apply)
-    app.command("rollback")(rollback)
-
-
 def apply(
     path: Annotated[
         Path, typer.Argument(metavar="VERDICT", help="A verdict.json, or its folder: a judged run, or a canary.")

@@ -98,13 +98,6 @@ def log_file(given: Path | None, resolved: Resolved) -> Path:
     return found
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("run")(run)
-    app.command("recover")(recover)
-    app.command("watch")(watch)
-
-
 def run(
     config: Config,
     *,

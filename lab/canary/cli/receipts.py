@@ -66,13 +66,6 @@ FIGURES = (
 )
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("audit")(audit)
-    app.command("show")(show)
-    app.command("limits")(limits)
-
-
 def audit(
     logs: Annotated[
         list[str],

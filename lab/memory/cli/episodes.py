@@ -16,7 +16,7 @@ from lab.base.set_registry import is_shipped, recordings_at, shown_path
 from lab.cli import completion, options
 from lab.cli.options import Write, in_utc
 from lab.cli.output import Json, counting, emit, emit_folded, emit_json, emit_table
-from lab.cli.results import Result, changed
+from lab.cli.results import Result, changed, command_name
 from lab.memory.cli.ledger_read import Profile, is_upstream
 
 if TYPE_CHECKING:
@@ -44,18 +44,6 @@ STATUSES = {
     "other_model": "the vectors are of another model",
     "other_dimension": "the vectors have another dimension; remove them with DELETE FROM episodic_event_embeddings",
 }
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    episodes = typer.Typer(
-        no_args_is_help=True,
-        help="Keep conversations as events, and search their exact texts. Events are evidence in a ledger's file and "
-        "never become memories. Commands that change the file need --write.",
-    )
-    for command in (ingest, embed, search, replay, expire):
-        episodes.command(command.__name__)(command)
-    app.add_typer(episodes, name="episodes")
 
 
 def ingest(
@@ -334,3 +322,12 @@ def _time(ts_ms: int) -> str:
         return stamp(datetime.fromtimestamp(ts_ms / 1000, UTC))
     except (ValueError, OverflowError, OSError):
         return str(ts_ms)
+
+
+episodes = typer.Typer(
+    no_args_is_help=True,
+    help="Keep conversations as events, and search their exact texts. Events are evidence in a ledger's file and "
+    "never become memories. Commands that change the file need --write.",
+)
+for command in (ingest, embed, search, replay, expire):
+    episodes.command(command_name(command))(command)

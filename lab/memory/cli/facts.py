@@ -14,7 +14,7 @@ from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
 from lab.cli.output import announce_folded, emit, emit_folded, emit_table
-from lab.cli.results import Result, changed
+from lab.cli.results import Result, changed, command_name
 from lab.memory.cli.ledger_read import Profile, is_upstream
 
 if TYPE_CHECKING:
@@ -248,20 +248,6 @@ def _emit_unchecked(facts: Iterable[Fact], ledger: Path | None) -> None:
         emit("Sources in a ledger were not checked; give --ledger.")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    facts = typer.Typer(
-        no_args_is_help=True,
-        help="Keep facts with their dates and evidence. Facts are asserted in an append-only file; the current facts "
-        "are derived from it. Commands that change a file need --write.",
-    )
-    facts.command("assert")(assert_)
-    facts.command("import")(import_)
-    for command in (invalidate, current, timeline, lint, pack, propose, rebuild):
-        facts.command(command.__name__)(command)
-    app.add_typer(facts, name="facts")
-
-
 def assert_(
     facts: Facts,
     subject: Subject,
@@ -463,3 +449,12 @@ def _show_view(receipt: dict[str, Any]) -> None:
 
 def _times(fact: Fact) -> str:
     return f"from {fact.valid_from}" + (f" until {fact.valid_to}" if fact.valid_to else "")
+
+
+facts = typer.Typer(
+    no_args_is_help=True,
+    help="Keep facts with their dates and evidence. Facts are asserted in an append-only file; the current facts "
+    "are derived from it. Commands that change a file need --write.",
+)
+for command in (assert_, import_, invalidate, current, timeline, lint, pack, propose, rebuild):
+    facts.command(command_name(command))(command)

@@ -12,7 +12,7 @@ from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Write
 from lab.cli.output import announce_folded, emit_folded, emit_hanging
-from lab.cli.results import Result, changed
+from lab.cli.results import Result, changed, command_name
 from lab.memory.cli.facts import HERE, folder
 
 if TYPE_CHECKING:
@@ -29,18 +29,6 @@ Root = Annotated[
 ]
 Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="Read an exported graph instead.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name, or a reference such as tool:lancedb.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    graph = typer.Typer(
-        no_args_is_help=True,
-        help="Show how projects, tools, decisions and concepts are related. Rules make the graph from a ledger and "
-        "facts; each relation names its evidence. Persons appear only as digests.",
-    )
-    for command in (show, path, export):
-        graph.command(command.__name__)(command)
-    app.add_typer(graph, name="graph")
 
 
 def show(
@@ -163,3 +151,12 @@ def _named(graph: Graph, name: str) -> list[str]:
     if not found:
         raise UnusableInput(f"the graph has no entity {name!r}; lab memory graph export lists all")
     return found
+
+
+graph = typer.Typer(
+    no_args_is_help=True,
+    help="Show how projects, tools, decisions and concepts are related. Rules make the graph from a ledger and "
+    "facts; each relation names its evidence. Persons appear only as digests.",
+)
+for command in (show, path, export):
+    graph.command(command_name(command))(command)

@@ -15,7 +15,7 @@ from lab.base.formatting import counted
 from lab.base.progress import Passing
 from lab.cli.options import DryRun, Write, in_utc, require_one
 from lab.cli.output import SHOWN, announce, announce_folded, counting, emit, emit_counts, emit_folded, emit_table
-from lab.cli.results import Result, changed
+from lab.cli.results import Result, changed, command_name
 from lab.memory.cli.ledger_read import Ids, Ledger, Profile, Scope, drift, get, is_upstream, search, timeline
 from lab.memory.cli.memory_options import AllowGateway, Folder, Wait
 
@@ -26,21 +26,6 @@ At = Annotated[
 ]
 # Ids of missing memories that are printed; the receipt has all.
 MISSING_SHOWN = 5
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    ledger = typer.Typer(
-        no_args_is_help=True,
-        help="Capture, search and grade the sidecar's ledger. It is an SQLite file of observations. Commands that "
-        "change a file need --write.",
-    )
-    for command in (
-        *(capture, ingest, search, timeline, get, grade, archive),
-        *(writeback, lifecycle, used, decay, drift),
-    ):
-        ledger.command(command.__name__)(command)
-    app.add_typer(ledger, name="ledger")
 
 
 def capture(
@@ -454,3 +439,12 @@ def _emit_writeback(receipt: dict[str, Any]) -> None:
         emit_folded(f"Not in the table: {', '.join(receipt['missingIds'][:MISSING_SHOWN])}{more}")
     unknown = receipt["unknown"]
     emit(f"Memories labelled unknown: {unknown['before']} before, {unknown['after']} after.")
+
+
+ledger = typer.Typer(
+    no_args_is_help=True,
+    help="Capture, search and grade the sidecar's ledger. It is an SQLite file of observations. Commands that "
+    "change a file need --write.",
+)
+for command in (capture, ingest, search, timeline, get, grade, archive, writeback, lifecycle, used, decay, drift):
+    ledger.command(command_name(command))(command)

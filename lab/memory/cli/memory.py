@@ -37,16 +37,6 @@ if TYPE_CHECKING:
     from lab.systems.openclaw.recall_tool import Recalled
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("store")(store)
-    app.command("recall")(recall)
-    app.command("forget")(forget)
-    app.command("list")(list_memories)
-    app.command("stats")(stats)
-    memory_files.add_to(app)
-
-
 def store(
     folder: Folder,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to remember, or - to read it from stdin.")],
@@ -175,7 +165,7 @@ def forget(
     return finish(result, session, change="memory forget" if memory_id is not None else "", write=write)
 
 
-def list_memories(
+def list_(
     folder: Folder,
     scope: ScopeName = None,
     category: OnlyCategory = None,

@@ -65,16 +65,6 @@ _REASONS = {
 }
 
 
-def add_to(memory: typer.Typer) -> None:
-    """Register the commands."""
-    memory.command("export")(export)
-    memory.command("import")(import_file)
-    memory.command("docs-ingest")(docs_ingest)
-    memory.command("docs-search")(docs_search)
-    memory.command("backfill")(backfill)
-    memory.command("compact")(compact)
-
-
 def export(
     folder: Folder,
     out: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; an old one is replaced.")],
@@ -365,7 +355,7 @@ def _error(result: ToolResult, text: str) -> LabError | None:
     return UnusableInput(text) if result.error is not None or skipped else None
 
 
-def import_file(
+def import_(
     folder: Folder,
     source: Annotated[Path, typer.Argument(metavar="FILE", help="An export: .jsonl, or .json.")],
     file_format: FileFormat = None,

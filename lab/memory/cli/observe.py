@@ -13,11 +13,6 @@ from lab.cli.output import emit, emit_table
 from lab.cli.results import Result
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("observe")(observe)
-
-
 def observe(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option

@@ -38,11 +38,6 @@ OPTIONS = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("pack")(pack)
-
-
 def pack(
     query: Annotated[
         str,

@@ -45,21 +45,7 @@ AGREEMENT = 0.95
 ICU = "a gateway with LanceDB 0.27 cannot search an icu index, so that it finds nothing by words; ngram works there"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    tags = typer.Typer(no_args_is_help=True, help="Keep versions of the table under names, and restore them.")
-    tags.command("add")(tag)
-    tags.command("list")(list_versions)
-    tags.command("checkout")(checkout)
-    tags.command("delete")(delete)
-    app.add_typer(tags, name="tags")
-    index = typer.Typer(no_args_is_help=True, help="Indexes of the table, and when they need upkeep.")
-    for command in (status, build, optimize):
-        index.command(command.__name__)(command)
-    app.add_typer(index, name="index")
-
-
-def tag(
+def add(
     folder: Folder,
     name: TagName,
     root: Root = None,
@@ -101,7 +87,7 @@ def tag(
     return changed("memory tags add", folder if in_table else tags, receipt, show, write=write)
 
 
-def list_versions(
+def list_(
     folder: Folder,
     root: Root = None,
     check: Annotated[bool, typer.Option("--check", help="Compare every file with its digest.")] = False,
@@ -416,3 +402,8 @@ def _due(folder: Path, found: Status) -> tuple[str, str]:
 
 def _report(done: Done, what: str) -> None:
     emit_folded(f"{what}: {', '.join(done.changed)}" if done.changed else "nothing to do")
+
+
+# Of ``lab memory tags`` and ``lab memory index``.
+tags = (add, list_, checkout, delete)
+index = (status, build, optimize)
