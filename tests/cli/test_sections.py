@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +47,27 @@ def test_names_at_the_top_begin_with_the_main_job():
     assert [name for part in SECTIONS.values() for name in part] == list(NAMES)
 
 
-def test_every_command_that_a_module_registers_is_in_a_section():
-    files = [path for folder in ("cli", "canary/cli", "memory/cli") for path in sorted((LAB / folder).glob("*.py"))]
-    registering = {
-        ".".join(("lab", *path.relative_to(LAB).with_suffix("").parts))
-        for path in files
-        if "\ndef add_to(app: typer.Typer)" in path.read_text("utf-8")
+# They return a result for commands.
+NO_COMMANDS = {"lab.cli.results.changed", "lab.cli.study.finish", "lab.memory.cli.memory_options.finish"}
+
+
+def test_every_public_function_that_returns_a_result_is_a_command():
+    def walk(group: Any) -> Iterator[str]:
+        for command in group.commands.values():
+            if hasattr(command, "commands"):
+                yield from walk(command)
+            else:
+                yield f"{command.callback.__module__}.{command.callback.__name__}"
+
+    returning = {
+        ".".join(("lab", *path.relative_to(LAB).with_suffix("").parts, node.name))
+        for folder in ("cli", "canary/cli", "memory/cli")
+        for path in (LAB / folder).glob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef) and node.returns and ast.unparse(node.returns) == "Result"
+        if not node.name.startswith("_")
     }
-    assert registering == {entry.module for _, entry in LISTED}
+    assert returning - set(walk(get_command(app))) == NO_COMMANDS
 
 
 @pytest.mark.parametrize(("words", "entry"), LISTED, ids=[words for words, _ in LISTED])
