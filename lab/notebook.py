@@ -39,6 +39,7 @@ class Run:
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
+        self._read: dict[str, pd.DataFrame] = {}
 
     @property
     def path(self) -> Path:
@@ -70,22 +71,22 @@ class Run:
     @property
     def turns(self) -> pd.DataFrame:
         """One row per arm and recall point; see :func:`lab.report.frames.turns_frame` for the columns."""
-        return self._turns.copy(deep=False)
+        return self._frame("turns")
 
     @property
     def items(self) -> pd.DataFrame:
         """One row per returned memory; see :func:`lab.report.frames.items_frame` for the columns."""
-        return self._items.copy(deep=False)
+        return self._frame("items")
 
     @property
     def scores(self) -> pd.DataFrame:
         """Every value of every measure; see :func:`lab.report.frames.scores_frame` for the columns."""
-        return self._scores.copy(deep=False)
+        return self._frame("scores")
 
     @property
     def latency(self) -> pd.DataFrame:
         """Times by stage; see :func:`lab.report.frames.latency_frame` for the columns."""
-        return self._latency.copy(deep=False)
+        return self._frame("latency")
 
     @property
     def figures(self) -> Figures:
@@ -130,29 +131,13 @@ class Run:
 
         return Explained(explain(self.directory, turn, arm or self.arms[0]), with_text, full)
 
-    @cached_property
-    def _turns(self) -> pd.DataFrame:
-        from lab.report.frames import turns_frame
+    def _frame(self, name: str) -> pd.DataFrame:
+        """Return a copy of a frame of :mod:`lab.report.frames`, which is read once."""
+        from lab.report import frames
 
-        return turns_frame(self.directory)
-
-    @cached_property
-    def _items(self) -> pd.DataFrame:
-        from lab.report.frames import items_frame
-
-        return items_frame(self.directory)
-
-    @cached_property
-    def _scores(self) -> pd.DataFrame:
-        from lab.report.frames import scores_frame
-
-        return scores_frame(self.directory)
-
-    @cached_property
-    def _latency(self) -> pd.DataFrame:
-        from lab.report.frames import latency_frame
-
-        return latency_frame(self.directory)
+        if name not in self._read:
+            self._read[name] = getattr(frames, f"{name}_frame")(self.directory)
+        return self._read[name].copy(deep=False)
 
     @cached_property
     def _figures(self) -> Figures:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.base.errors import CannotMeasure
 from lab.cli import completion, options
+from lab.cli.options import takes_replay_options
 from lab.cli.output import announce
 from lab.cli.results import Result
 from lab.cli.study import conclude
 from lab.report.study import Part, Study
 
+if TYPE_CHECKING:
+    from lab.runs.request import ReplayRequest
 
+
+@takes_replay_options(
+    *("source", "labels", "must_share", "nice_share", "haystack", "haystack_from", "seed", "scope", "recall_turns"),
+    *("limit", "store", "profile", "embedder", "answers", "allow_remote"),
+    fixed=True,
+    has_path=False,
+)
 def league(
+    shared: ReplayRequest,
+    *,
     sets: Annotated[
         list[str],
         typer.Argument(
@@ -40,21 +52,6 @@ def league(
     tokens: Annotated[
         str, typer.Option(metavar="N,N…", help="Token budgets of the injected text, frame included.")
     ] = "128,256,512,768,1200",
-    source: options.Source = "given",
-    labels: options.LabelMode = None,
-    must_share: options.MustShare = None,
-    nice_share: options.NiceShare = None,
-    haystack: options.Haystack = None,
-    haystack_from: options.HaystackFrom = None,
-    seed: options.Seed = 0,
-    scope: options.Scope = "none",
-    recall_turns: options.RecallTurns = None,
-    limit: options.Limit = None,
-    store: options.StoreName = "exact",
-    profile: options.Profile = "seed",
-    embedder: options.Embedder = "all-MiniLM-L6-v2",
-    answers: options.Answers = "live",
-    allow_remote: options.AllowRemote = False,
     jobs: options.Jobs = 1,
     slides: options.Slides = False,
 ) -> Result:
@@ -66,7 +63,6 @@ def league(
     """
     from lab.base.formatting import counted
     from lab.report.league import headline_columns, headline_rows, statements, write_page
-    from lab.runs.request import ReplayRequest
     from lab.studies.league.arms import default_arms, entrants_of, league_command, parse_budgets
     from lab.studies.league.league import run_league, write_outputs
     from lab.studies.league.sets import parse_sets
@@ -74,27 +70,7 @@ def league(
     options.require_no_run(out)
     budgets = parse_budgets(tokens)
     chosen = parse_sets(sets, format)
-    shared = ReplayRequest(
-        "",
-        "",
-        (),
-        store=store,
-        profile=profile,
-        labels=labels,
-        must_share=must_share,
-        nice_share=nice_share,
-        seed=seed,
-        scope=scope,
-        recall_turns=recall_turns,
-        limit=limit,
-        embedder=embedder,
-        source=source,
-        haystack=haystack,
-        haystack_from=tuple(haystack_from or ()),
-        answers=answers,
-        allow_remote=allow_remote,
-    )
-    entrants = entrants_of(arm or default_arms(source), shared)
+    entrants = entrants_of(arm or default_arms(shared.source), shared)
     spelt = league_command(sets, arm or (), budgets, shared, format)
     result = run_league(chosen, entrants, budgets, shared, out, jobs=jobs, announce=announce, command=spelt)
     files = [*write_outputs(result, out), *write_page(result, out, slides=slides)]

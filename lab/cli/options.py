@@ -137,25 +137,13 @@ AllowFailed = Annotated[
 ]
 Format = Annotated[str, _format_option(_format_of)]
 FormatUnlessRun = Annotated[str, _format_option(_format_unless_run)]
-Golden = Annotated[Path | None, replay_option("golden")]
 Memories = Annotated[str | None, replay_option("memories")]
 MemoriesFrom = Annotated[str | None, replay_option("memories_from")]
-Source = Annotated[str, replay_option("source")]
-LabelMode = Annotated[str | None, replay_option("labels")]
-MustShare = Annotated[float | None, replay_option("must_share")]
-NiceShare = Annotated[float | None, replay_option("nice_share")]
 Haystack = Annotated[int | None, replay_option("haystack")]
 HaystackFrom = Annotated[list[str] | None, replay_option("haystack_from")]
-Seed = Annotated[int, replay_option("seed")]
-Scope = Annotated[str, replay_option("scope")]
-RecallTurns = Annotated[str | None, replay_option("recall_turns")]
-StoreName = Annotated[str, replay_option("store")]
 Profile = Annotated[str, replay_option("profile")]
-Limit = Annotated[int | None, replay_option("limit")]
 Origins = Annotated[list[str], replay_option("origin")]
 Embedder = Annotated[str, replay_option("embedder")]
-Answers = Annotated[str, replay_option("answers")]
-AllowRemote = Annotated[bool, replay_option("allow_remote")]
 RunFolder = Annotated[Path, typer.Option("--out", help="The run directory: new, or made with the same arguments.")]
 CheckedMemories = Annotated[str | None, typer.Option(metavar="STORE", help=STORE)]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
@@ -190,6 +178,7 @@ def takes_replay_options(
     *fields: str,
     arms: Sequence[str] = (),
     fixed: bool = False,
+    has_path: bool = True,
     runs: Literal["", "as recordings", "as it is"] = "",
     default_arms: str = "",
     defaults: Mapping[str, Any] | None = None,
@@ -197,9 +186,10 @@ def takes_replay_options(
     """Return a decorator that adds the argument PATH, --format and the options of ``fields`` to a command.
 
     The command receives a ``ReplayRequest`` as its first argument. ``arms`` are the default arms and ``default_arms``
-    their description in the help. With ``fixed``, the command always uses ``arms`` and has no --arm. With ``runs``,
-    PATH may be a run, which the command opens as it is, or whose recordings and options are used, except those given.
-    ``defaults`` replace the default values of options, by field.
+    their description in the help. With ``fixed``, the command always uses ``arms`` and has no --arm. Without
+    ``has_path`` it has no PATH and no --format, and the request names no recordings. With ``runs``, PATH may be a run,
+    which the command opens as it is, or whose recordings and options are used, except those given. ``defaults`` replace
+    the default values of options, by field.
     """
     own = defaults or {}
     # Help lists the options of every command in the same order.
@@ -211,10 +201,13 @@ def takes_replay_options(
         # Commands import the class for type checkers alone.
         names = {**command.__globals__, "ReplayRequest": ReplayRequest}
         declared = list(inspect.signature(command, eval_str=True, globals=names).parameters.values())[1:]
-        parameters = [
-            _parameter("context", typer.Context),
+        recordings = [
             _parameter("path", RecordingsOrRun if runs == "as recordings" else Recordings),
             _parameter("format", FormatUnlessRun if runs else Format),
+        ]
+        parameters = [
+            _parameter("context", typer.Context),
+            *(recordings if has_path else ()),
             *declared,
             *([] if fixed else [_parameter("arm", arm, None)]),
             *(_replay_parameter(field, about, own.get(field, about.default)) for field, about in chosen.items()),
@@ -224,7 +217,8 @@ def takes_replay_options(
         def run(context: typer.Context, **given: Any) -> R:
             values = {field: _value(given.pop(about.name), about) for field, about in chosen.items()}
             chosen_arms = tuple(arms if fixed else given.pop("arm") or arms)
-            request = ReplayRequest(str(given.pop("path")), given.pop("format"), chosen_arms, **values)
+            path, form = (str(given.pop("path")), given.pop("format")) if has_path else ("", "")
+            request = ReplayRequest(path, form, chosen_arms, **values)
             if runs == "as recordings" and is_run(Path(request.path)):
                 request = _from_run(request, chosen, context)
             return command(request, **given)

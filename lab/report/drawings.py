@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from lab.base.formatting import milliseconds
 from lab.compare.paired import Comparison, Slice
@@ -18,6 +18,8 @@ from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.studies.points import SATURATION, SCALE, SILENCE, SaturationPoint, ScalePoint, SilencePoint
 
+P = TypeVar("P")
+Draw = Callable[[ReportData], Sequence[Chart]]
 # How many conversations get a timeline.
 SHOWN_TIMELINES = 4
 
@@ -69,15 +71,15 @@ def _slices(data: ReportData) -> list[Chart]:
     return [figures_arms.slices_chart(sliced, comparison.baseline, comparison.candidate)]
 
 
-def _rows(data: ReportData, name: str) -> list[dict[str, Any]]:
-    """Return the rows of a table that another command wrote into the run, if it did."""
-    path = data.run.path / name
-    return read_table(path).to_pylist() if path.exists() else []
+def _of_points(name: str, kind: type[P], chart: Callable[[list[P], ReportData], Chart]) -> Draw:
+    """Return what draws a chart of the points that another command wrote into the run, if it did."""
 
+    def draw(data: ReportData) -> list[Chart]:
+        path = data.run.path / name
+        points = [kind(**row) for row in read_table(path).to_pylist()] if path.exists() else []
+        return [chart(points, data)] if points else []
 
-def _saturation(data: ReportData) -> list[Chart]:
-    points = [SaturationPoint(**row) for row in _rows(data, SATURATION)]
-    return [figures_studies.saturation_chart(points)] if points else []
+    return draw
 
 
 def _missed(data: ReportData) -> list[Chart]:
@@ -87,29 +89,19 @@ def _missed(data: ReportData) -> list[Chart]:
     return [figures_arms.missed_chart(counts_in(read_table(path)), first=data.pair)]
 
 
-def _silence(data: ReportData) -> list[Chart]:
-    points = [SilencePoint(**row) for row in _rows(data, SILENCE)]
-    return [figures_studies.silence_chart(points)] if points else []
-
-
-def _scale(data: ReportData) -> list[Chart]:
-    points = [ScalePoint(**row) for row in _rows(data, SCALE)]
-    return [figures_studies.scale_chart(points, data.run.cutoff)] if points else []
-
-
 def _growth(data: ReportData) -> list[Chart]:
     lines = growth(data.run)
     return [figures_arms.growth_chart(lines)] if lines else []
 
 
-def _tradeoff(data: ReportData) -> list[Chart]:
-    points = figures_arms.tradeoff_points(data.measures, data.run.cutoff)
-    return [figures_arms.tradeoff_chart(data.measures, data.run.cutoff)] if points else []
+def _of_arms(chart: Callable[..., Chart], cost: str) -> Draw:
+    """Return what draws a chart of the arms by hits and a cost, if any has both."""
 
+    def draw(data: ReportData) -> list[Chart]:
+        points = figures_arms.tradeoff_points(data.measures, data.run.cutoff, cost)
+        return [chart(data.measures, data.run.cutoff)] if points else []
 
-def _pareto(data: ReportData) -> list[Chart]:
-    points = figures_arms.tradeoff_points(data.measures, data.run.cutoff, "InjectedTokens")
-    return [figures_arms.pareto_chart(data.measures, data.run.cutoff)] if points else []
+    return draw
 
 
 def _timelines(data: ReportData) -> list[Chart]:
@@ -118,14 +110,6 @@ def _timelines(data: ReportData) -> list[Chart]:
         for name in busiest(data.material.shares.turns, SHOWN_TIMELINES)
         for found in [timeline(data.run, name, data.pair)]
     ]
-
-
-def _tiers(data: ReportData) -> list[Chart]:
-    return [figures_arms.tiers_chart({arm: data.material.shares.by_part[arm] for arm in data.pair})]
-
-
-def _composition(data: ReportData) -> list[Chart]:
-    return [figures_arms.composition_chart(data.material.shares.overall)]
 
 
 def _stages(data: ReportData) -> list[Chart]:
@@ -179,7 +163,7 @@ FIGURES = (
         "samples. Upper row: no must_remember memory is relevant to any probe, as if all of them were durable rules "
         "that an ordinary turn does not need. Lower row: labels are independent of relevance; at the right edge every "
         "memory is must_remember, so tiers make no difference.",
-        _saturation,
+        _of_points(SATURATION, SaturationPoint, lambda points, _: figures_studies.saturation_chart(points)),
     ),
     ReportFigure(
         "silence",
@@ -188,7 +172,7 @@ FIGURES = (
         "Curves of lab study silence over every threshold; each point is computed on all conversations, so the best "
         "one looks better than it is. The table of lab study silence has thresholds that are chosen on one half and "
         "evaluated on the other.",
-        _silence,
+        _of_points(SILENCE, SilencePoint, lambda points, _: figures_studies.silence_chart(points)),
     ),
     ReportFigure(
         "scale",
@@ -196,7 +180,7 @@ FIGURES = (
         "Every arm as a conversation gets more memories",
         "The same replay with haystacks of several sizes (lab study scale). The median time of a turn was measured "
         "during these replays, with searches shared between arms.",
-        _scale,
+        _of_points(SCALE, ScalePoint, lambda points, data: figures_studies.scale_chart(points, data.run.cutoff)),
         repeatable=False,
     ),
     ReportFigure(
@@ -205,14 +189,14 @@ FIGURES = (
         "Hits against injected tokens",
         "Tokens are estimated from characters: 1/4 token per ASCII character, 2/3 per Chinese one, 1/2 per other one. "
         "The oracle is an upper bound, so it is not on the Pareto front.",
-        _pareto,
+        _of_arms(figures_arms.pareto_chart, "InjectedTokens"),
     ),
     ReportFigure(
         "tradeoff",
         "arms",
         "Hits against repeats",
         "Every arm of the run. The oracle injects exactly the relevant memories; the arm none injects nothing.",
-        _tradeoff,
+        _of_arms(figures_arms.tradeoff_chart, "RepeatRate"),
     ),
     ReportFigure(
         "missed",
@@ -228,14 +212,14 @@ FIGURES = (
         "turns",
         "Importance labels of injected memories over time",
         "Importance labels of the memories injected at recall turns, from the first turns to the last.",
-        _tiers,
+        lambda data: [figures_arms.tiers_chart({arm: data.material.shares.by_part[arm] for arm in data.pair})],
     ),
     ReportFigure(
         "composition",
         "turns",
         "Importance labels of injected memories by arm",
         "Importance labels of the memories injected at recall turns.",
-        _composition,
+        lambda data: [figures_arms.composition_chart(data.material.shares.overall)],
     ),
     ReportFigure(
         "slices",

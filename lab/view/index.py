@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.measures.definitions.repeat_rate import repeat_rates
@@ -103,24 +103,13 @@ def facts_of(
     return facts
 
 
-def renamed(facts: Facts, names: Mapping[str, str]) -> Facts:
-    """Return facts with other names of the arms."""
-    return facts._replace(
-        first={names[arm]: value for arm, value in facts.first.items()},
-        marks={names[arm]: value for arm, value in facts.marks.items()},
-        injected={names[arm]: value for arm, value in facts.injected.items()},
-        missed={names[arm]: value for arm, value in facts.missed.items()},
-    )
-
-
-def merged(facts: Facts, other: Facts) -> Facts:
-    """Return the facts of two runs of the same turns."""
-    return facts._replace(
-        first=facts.first | other.first,
-        marks=facts.marks | other.marks,
-        injected=facts.injected | other.injected,
-        missed=facts.missed | other.missed,
-    )
+def merged(parts: Sequence[tuple[Facts, Mapping[str, str]]]) -> Facts:
+    """Return the facts of several runs of the same turns, each given with the other names of its arms."""
+    by_arm: dict[str, Any] = {
+        field: {names[arm]: value for facts, names in parts for arm, value in getattr(facts, field).items()}
+        for field in ("first", "marks", "injected", "missed")
+    }
+    return parts[0][0]._replace(**by_arm)
 
 
 ANNOUNCE_EVERY = 100
@@ -288,17 +277,14 @@ class Index:
                 self.waiting.append(name)
                 return None
             try:
-                parts.append(renamed(self._facts(number, run, name), self.runs.names(number)))
+                parts.append((self._facts(number, run, name), self.runs.names(number)))
             except CannotMeasure as error:
                 self.damaged[name] = str(error)
                 return None
-        facts = parts[0]
-        for other in parts[1:]:
-            if other.turns != facts.turns:
-                self.damaged[name] = f"{name}: the runs have other recall points here"
-                return None
-            facts = merged(facts, other)
-        return facts
+        if any(facts.turns != parts[0][0].turns for facts, _ in parts):
+            self.damaged[name] = f"{name}: the runs have other recall points here"
+            return None
+        return merged(parts)
 
     def _facts(self, number: int, run: RunDirectory, name: str) -> Facts:
         stat = run.receipts(name).stat()

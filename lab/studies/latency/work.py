@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lab.base.formatting import Announce
 from lab.measures.latency import TOTAL
@@ -50,19 +50,7 @@ Each = TypeVar("Each")
 BLOCK = 2
 
 
-class Clock(Protocol):
-    """A clock with a wait."""
-
-    def now(self) -> int:
-        """Return nanoseconds since an arbitrary point."""
-        ...
-
-    def wait_until(self, point: int) -> None:
-        """Return at ``point`` or later; at once if it has passed."""
-        ...
-
-
-class MonotonicClock:
+class Clock:
     """The machine's clock, ``time.perf_counter_ns``."""
 
     def now(self) -> int:
@@ -402,7 +390,7 @@ def _open_loop(subjects: Sequence[Subject], questions: Sequence[Question], rate:
         def serve(turn: int, subject: Subject = subject) -> None:
             passed[turn] = ask(subject, questions[turn]).passed_over
 
-        for turn, served in zip(turns, open_loop(MonotonicClock(), rate, turns, serve), strict=True):
+        for turn, served in zip(turns, open_loop(Clock(), rate, turns, serve), strict=True):
             store, arm = subject.name
             stages = ((TOTAL, served.latency), ("late", served.started - served.intended))
             samples += [
