@@ -423,20 +423,22 @@ def forest_chart(
     return Chart(words, panels, better_legend(), across=1)
 
 
+def _row(label: str, about: str, difference: Difference) -> Row:
+    measure, estimate = difference.measure, difference.estimate
+    return Row(
+        *(label, about, estimate.mean, estimate.low, estimate.high),
+        units.change_of(measure, estimate.mean),
+        units.span_of(measure, estimate.low, estimate.high),
+        difference.is_better,
+    )
+
+
+def _about(difference: Difference, primary: Sequence[Difference]) -> str:
+    return f"{direction(difference.measure)} is better{'' if difference in primary else '; not primary'}"
+
+
 def _rows(shown: Sequence[Difference], heads: tuple[str, str, str], primary: Sequence[Difference]) -> list[Intervals]:
-    rows = [
-        Row(
-            difference.measure,
-            f"{direction(difference.measure)} is better{'' if difference in primary else '; not primary'}",
-            difference.estimate.mean,
-            difference.estimate.low,
-            difference.estimate.high,
-            units.change_of(difference.measure, difference.estimate.mean),
-            units.span_of(difference.measure, difference.estimate.low, difference.estimate.high),
-            difference.is_better,
-        )
-        for difference in shown
-    ]
+    rows = [_row(one.measure, _about(one, primary), one) for one in shown]
     return [Intervals(rows, heads, _axis(rows))] if rows else []
 
 
@@ -447,9 +449,9 @@ def _relative(shown: Sequence[Difference], baseline: str, primary: Sequence[Diff
             None if value is None else value / difference.baseline
             for value in (difference.estimate.mean, difference.estimate.low, difference.estimate.high)
         )
-        about = f"{direction(difference.measure)} is better{'' if difference in primary else '; not primary'}"
         between = "–" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
         value = f"{100 * (mean or 0.0):+.1f}"
+        about = _about(difference, primary)
         rows.append(Row(difference.measure, about, mean or 0.0, low, high, value, between, difference.is_better))
     heads = (f"counted in other units, relative to {baseline}", "%", "95 % interval")
     return [Intervals(rows, heads, _axis(rows))]
@@ -482,19 +484,7 @@ def slices_chart(slices: Sequence[Slice], baseline: str, candidate: str) -> Char
         f"{_intervals([part.difference for part in shown], 'a 95 % interval')}; "
         "exploratory, not adjusted for multiple comparisons.",
     )
-    rows = [
-        Row(
-            _name(part),
-            counted(part.difference.n, "probe"),
-            part.difference.estimate.mean,
-            part.difference.estimate.low,
-            part.difference.estimate.high,
-            units.change_of(part.difference.measure, part.difference.estimate.mean),
-            units.span_of(part.difference.measure, part.difference.estimate.low, part.difference.estimate.high),
-            part.difference.is_better,
-        )
-        for part in shown
-    ]
+    rows = [_row(_name(part), counted(part.difference.n, "probe"), part.difference) for part in shown]
     heads = (f"{candidate} minus {baseline}", units.POINTS, "95 % interval")
     return Chart(words, [Intervals(rows, heads, _axis(rows))], better_legend(), across=1)
 

@@ -9,31 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from lab.base.errors import UnusableInput
 from lab.base.files import file_name
 from lab.base.formatting import choices
-from lab.base.set_registry import SHIPPED, golden_at, is_shipped, recordings_at
+from lab.base.set_registry import SHIPPED, is_shipped, recordings_at
 from lab.recordings.readers import FORMATS
-from lab.runs.request import ReplayRequest
+from lab.runs.request import ReplayRequest, arguments
 
-# Options of one set, with the type of their value.
-OPTIONS: dict[str, type] = {
-    "golden": str,
-    "memories": str,
-    "labels": str,
-    "must-share": float,
-    "nice-share": float,
-    "hard-rules": int,
-    "haystack": int,
-    "scope": str,
-    "recall-turns": str,
-    "limit": int,
-    "conversation": str,
-}
-# Those that may be given several times.
-MANY = ("conversation",)
+# Options of one set.
+OPTIONS = (
+    *("golden", "memories", "labels", "must-share", "nice-share", "hard-rules"),
+    *("haystack", "scope", "recall-turns", "limit", "conversation"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +89,21 @@ def _options(parts: Sequence[str], text: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for part in parts:
         name, equals, value = part.partition("=")
-        kind = OPTIONS.get(name)
         if not equals:
             raise UnusableInput(f"set {text!r}: {part!r}: expected OPTION=VALUE; known: {', '.join(OPTIONS)}")
-        if kind is None:
+        if name not in OPTIONS:
             raise UnusableInput(f"set {text!r}: unknown option {name!r}; {choices(name, OPTIONS)}")
+        field_name = name.replace("-", "_")
+        about = arguments()[field_name]
+        kind = next((kind for kind in (int, float) if kind in (about.type, *get_args(about.type))), str)
         try:
             read = kind(value)
         except ValueError:
             what = "a whole number" if kind is int else "a number"
             raise UnusableInput(f"set {text!r}: {name}: expected {what}, found {value!r}") from None
-        field_name = name.replace("-", "_")
-        if name == "golden":
-            read = str(golden_at(value))
-        if name in MANY:
+        if about.option.path:
+            read = str(about.option.path(value))
+        if about.is_many:
             options[field_name] = (*options.get(field_name, ()), read)
         elif field_name in options:
             raise UnusableInput(f"set {text!r}: {name} is given twice")
