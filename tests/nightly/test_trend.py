@@ -158,7 +158,7 @@ def test_trend_of_a_set_and_an_arm_that_never_met_says_so(tmp_path: Path) -> Non
 
 def test_trend_writes_a_page_and_with_slides_its_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _nights(tmp_path / "store", [0.5] * 6 + [0.7] * 6)
-    trend(tmp_path / "store", out=tmp_path / "out", slides=True)
+    trend(tmp_path / "store", out=tmp_path / "out", slides=True).show()
     said = capsys.readouterr().out
     assert "2026-03-07 (after 2026-03-06): Success@6 of quota in s 0.5 -> 0.7; " in said
     assert f"Page: {tmp_path}/out/trend.html" in said
