@@ -131,7 +131,9 @@ def test_notebook_frames_are_unaffected_by_edits(run: Run) -> None:
     turns.loc[0, "seq"] = 999
     assert "mine" not in run.turns
     assert run.turns.loc[0, "seq"] == 0
-    assert run._turns is run._turns
+    kept = run._read["turns"]
+    assert "mine" not in run.turns
+    assert run._read["turns"] is kept
 
 
 def test_notebook_comparison_prints_the_table_of_lab_compare(run: Run, directory: RunDirectory) -> None:
