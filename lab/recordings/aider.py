@@ -4,9 +4,10 @@ A file is one conversation, and each ``# aider chat started at`` line begins a s
 with ``#### `` and end in two blanks form one user turn: aider ends every line of a user so, which tells them from the
 headings of a reply (AI-1). Lines that begin with ``> `` are output of aider and are dropped, and all other lines belong
 to the agent (including ``>>>>>>> REPLACE``, which ends an edit). Where aider answers its own question, it writes the
-answer as a user's line, which is no turn. aider extracts no memories, so every user turn becomes a memory, except
-commands such as ``/undo`` and ``<blank>``, which stands for an empty line. Sessions without a user turn are dropped and
-counted. Only the start of a session has a time; its turns follow at intervals of 1 ms.
+answer as a user's line, which is no turn; neither is a prompt of its own (:data:`PROMPT`). aider extracts no memories,
+so every user turn becomes a memory, except commands such as ``/undo`` and ``<blank>``, which stands for an empty line.
+Sessions without a user turn are dropped and counted. Only the start of a session has a time; its turns follow at
+intervals of 1 ms.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ COMMAND = re.compile(r"/[a-z]")
 BLANK = "<blank>"
 # aider answers its own question in this form if a person chose one answer for all of a group.
 ANSWER = re.compile(r"[^\n]*\(Y\)es/\(N\)o[^\n]*\]: ?[a-z']*\Z")
+# Prompts that aider wrote itself: errors to fix, and the question of ``/help``, again, with pages of its documents.
+PROMPT = re.compile(r"# (?:Fix any errors below, if possible\.|Question: [^\n]*\n+# Relevant docs:)")
 USER, LINE_END = "####", "  "
 STARTED = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$", re.MULTILINE)
 
@@ -42,7 +45,7 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     turns: list[Turn] = []
     memories: list[Memory] = []
     sessions: Counter[str] = Counter()
-    clock = empty = commands = blank = own = 0
+    clock = empty = commands = blank = own = prompts = 0
     # An editor may have trimmed all lines; then nothing but the mark tells a user's line.
     trimmed = not re.search(rf"^{USER} .*{LINE_END}$", text, re.MULTILINE)
     for number, start in enumerate(starts):
@@ -51,6 +54,9 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
         written = len(spoken)
         spoken = [(role, words) for role, words in spoken if role != "user" or not ANSWER.match(words)]
         own += written - len(spoken)
+        written = len(spoken)
+        spoken = [(role, words) for role, words in spoken if role != "user" or not PROMPT.match(words)]
+        prompts += written - len(spoken)
         if not any(role == "user" for role, _ in spoken):
             empty += 1
             continue
@@ -76,6 +82,8 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
         notes.append(f"{name}: {counted(blank, 'empty line')} of the user ({BLANK}) not kept as memories")
     if own:
         notes.append(f"{name}: {counted(own, 'answer')} of aider to its own questions skipped")
+    if prompts:
+        notes.append(f"{name}: {counted(prompts, 'prompt')} that aider wrote itself skipped")
     if trimmed and f"\n{USER} " in text:
         notes.append(
             f"{name}: the blanks at the ends of lines were trimmed; headings of replies may be read as a user's"

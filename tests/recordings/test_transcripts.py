@@ -139,17 +139,34 @@ def test_aider_history_without_user_turns_is_refused(tmp_path: Path) -> None:
         read_library(path, "aider")
 
 
+def test_aider_prompts_of_its_own_are_no_turns(tmp_path: Path) -> None:
+    path = tmp_path / "history.md"
+    said = (
+        "/help hi",
+        "# Question: hi\n\n# Relevant docs:\n\n<doc>",
+        "# Fix any errors below, if possible.\n\n## Running: x",
+    )
+    lines = [line for text in (*said, "# Question: who said so?") for line in [*text.split("\n"), None]]
+    body = "".join("\nYes.\n\n" if line is None else f"#### {line}  \n" for line in lines)
+    path.write_text(f"# aider chat started at 2024-08-05 19:33:02\n\n{body}", "utf-8")
+    (recording,) = read_library(path, "aider").recordings
+    assert [turn.text for turn in recording.turns if turn.role == "user"] == ["/help hi", "# Question: who said so?"]
+    assert "history: 2 prompts that aider wrote itself skipped" in recording.notes
+
+
 def test_aider_public_history_has_expected_sizes(shared: Callable[..., Path]) -> None:
     library = read_library(shared("data", "transcripts"), "aider")
     (recording,) = library.recordings
-    assert (recording.language, len(recording.sessions)) == ("en", 395)
+    assert (recording.language, len(recording.sessions)) == ("en", 390)
     asked = [turn.text for turn in recording.turns if turn.role == "user"]
     # Seven lines that begin alike are headings of replies and lines of quoted files.
-    assert (len(asked), len(recording.memories)) == (1163, 585)
+    assert (len(asked), len(recording.memories)) == (1132, 554)
+    assert not any("Relevant docs:" in text or text.startswith("# Fix any errors") for text in asked)
     assert recording.notes == (
-        "aider-chat-history: 660 chats started, 265 dropped because they have no user turn",
+        "aider-chat-history: 660 chats started, 270 dropped because they have no user turn",
         "aider-chat-history: 568 commands to aider not kept as memories",
         "aider-chat-history: 10 empty lines of the user (<blank>) not kept as memories",
+        "aider-chat-history: 31 prompts that aider wrote itself skipped",
     )
 
 

@@ -230,7 +230,7 @@ IN_SAMPLE = {
 }
 # The folder of a set in a clone, and the same counts of the whole; of BEAM the chats of 100K.
 WHOLE = {
-    "aider": ("tests/fixtures", (1, 678, 2626, 911, 0)),
+    "aider": ("tests/fixtures", (1, 668, 2564, 859, 0)),
     "beam": ("chats/100K", (20, 90, 5732, 5732, 394)),
     "hermes": ("hindsight-dev/benchmarks/obs/datasets", (2, 18, 162, 80, 0)),
     "ikat": ("", (70, 70, 1666, 988, 833)),
