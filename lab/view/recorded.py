@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from threading import RLock
-from typing import TypeVar
 
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.recordings.model import Recording
@@ -16,8 +14,6 @@ from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
 from lab.systems.contract import Detail
 
-K = TypeVar("K")
-V = TypeVar("V")
 # Number of explanations, and of conversations, to cache.
 KEPT = 64
 
@@ -31,8 +27,7 @@ class Recorded:
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
         self._lock = RLock()
-        self._explained: OrderedDict[tuple[str, str, str, bool, bool], Explanation] = OrderedDict()
-        self._conversations: OrderedDict[str, RecordedConversation] = OrderedDict()
+        self._explain, self._read = lru_cache(KEPT)(self._explanation), lru_cache(KEPT)(self._conversation)
         self._plan: Plan | LabError | None = None
 
     def plan(self) -> Plan:
@@ -63,9 +58,10 @@ class Recorded:
     def conversation(self, name: str) -> RecordedConversation:
         """Return one conversation."""
         with self._lock:
-            if name not in self._conversations:
-                self._conversations[name] = RecordedConversation(self.plan(), self._recording(name))
-            return _recently_used(self._conversations, name)
+            return self._read(name)
+
+    def _conversation(self, name: str) -> RecordedConversation:
+        return RecordedConversation(self.plan(), self._recording(name))
 
     def explanation(self, conversation: str, key: str, arm: str, *, with_text: bool, full: bool) -> str:
         """Return the text that ``lab explain`` prints for one turn of one arm."""
@@ -75,11 +71,10 @@ class Recorded:
     def explained(self, conversation: str, key: str, arm: str, *, with_text: bool, full: bool = False) -> Explanation:
         """Return what ``lab explain`` says of one turn of one arm."""
         with self._lock:
-            request = (conversation, key, arm, with_text, full)
-            if request not in self._explained:
-                plan = self.plan_alone(conversation)
-                self._explained[request] = explain(self._run, key, arm, plan, Detail(with_text, full))
-            return _recently_used(self._explained, request)
+            return self._explain(conversation, key, arm, Detail(with_text, full))
+
+    def _explanation(self, conversation: str, key: str, arm: str, detail: Detail) -> Explanation:
+        return explain(self._run, key, arm, self.plan_alone(conversation), detail)
 
     def plan_alone(self, conversation: str) -> Plan:
         """Return the plan of one conversation."""
@@ -94,11 +89,3 @@ class Recorded:
     @cached_property
     def _recordings(self) -> dict[str, Recording]:
         return {recording.conversation: recording for recording in self.plan().recordings}
-
-
-def _recently_used(cache: OrderedDict[K, V], key: K) -> V:
-    """Return an entry of an LRU cache, and drop the least recently used entries beyond :data:`KEPT`."""
-    cache.move_to_end(key)
-    while len(cache) > KEPT:
-        cache.popitem(last=False)
-    return cache[key]

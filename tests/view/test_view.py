@@ -6,7 +6,6 @@ import asyncio
 import re
 import shlex
 import shutil
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
@@ -26,7 +25,7 @@ from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, write_table
 from lab.view.app import Guard
 from lab.view.index import FILTERS, NEEDLESS, PAIR_FILTERS, Index, facts_of
-from lab.view.recorded import KEPT, Recorded, _recently_used
+from lab.view.recorded import KEPT, Recorded
 from tests.view.conftest import EVIL, EVIL_SLICE
 
 MakeClient = Callable[..., Any]
@@ -167,13 +166,10 @@ def test_injection_without_need_is_marked_needless(walked: RunDirectory) -> None
     assert not (facts_of(receipts, ["tier_first_v1"], gold).marks["tier_first_v1"] & NEEDLESS).any()
 
 
-def test_cache_drops_the_least_recently_used() -> None:
-    cache = OrderedDict((number, str(number)) for number in range(KEPT))
-    assert _recently_used(cache, 0) == "0"
-    assert len(cache) == KEPT
-    cache[KEPT] = "new"
-    assert _recently_used(cache, KEPT) == "new"
-    assert [*cache] == [*range(2, KEPT), 0, KEPT]
+def test_conversations_and_explanations_are_kept_up_to_a_number(walked: RunDirectory) -> None:
+    recorded = Recorded(walked)
+    assert recorded.conversation(walked.conversations[0]) is recorded.conversation(walked.conversations[0])
+    assert [kept.cache_parameters()["maxsize"] for kept in (recorded._read, recorded._explain)] == [KEPT, KEPT]
 
 
 def test_conversations_sort_in_descending_order(client: Any, index: Index) -> None:
