@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lab.base.processes import set_up
 from tests.guard import (
     pytest_collection,
     pytest_collection_modifyitems,
@@ -27,6 +28,8 @@ __all__ = ("pytest_collection", "pytest_collection_modifyitems", "pytest_configu
 # Compiled code is kept, whatever the caller says: otherwise every worker compiles all files of tests at each run, and
 # every process that a test starts compiles the lab.
 sys.dont_write_bytecode = False
+# As every command does, and before numpy is imported: one thread for each product, and fewer looks for garbage.
+set_up()
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
