@@ -25,7 +25,7 @@ from typing import Any
 
 import typer
 
-from tests.canary.rollout.conftest import CONFIG, ENTRY, Gateway, made_gateway
+from tests.canary.rollout.conftest import CONFIG, ENTRY, Gateway, look_often, made_gateway
 
 PATIENCE = 60.0
 
@@ -169,6 +169,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1)
     asked = parser.parse_args()
     prepare()
+    look_often()
     with tempfile.TemporaryDirectory(prefix="canary-kills-") as folder, made_gateway(Path(folder)) as gateway:
         calls = every_call(gateway, Path(folder), asked.every)
     print(

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lab.canary.rollout import commands, follow, watching
 from lab.canary.rollout.commands import run_command
 from lab.canary.rollout.journal import State
 from tests.canary.conftest import receipt_of
@@ -127,8 +128,15 @@ def _no_signal_is_ignored() -> None:
             signal.signal(number, handler)
 
 
+def look_often(change: Callable[[object, str, float], None] = setattr) -> None:
+    """Let who waits for a gateway, in this process or in a copy of it, look fifty times a second."""
+    for module in (commands, follow, watching):
+        change(module, "PAUSE", 0.02)
+
+
 @pytest.fixture
-def make_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
+def make_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Gateway]]:
     """Make a gateway and start it."""
+    look_often(monkeypatch.setattr)
     with contextlib.ExitStack() as stack:
         yield lambda config=CONFIG: stack.enter_context(made_gateway(tmp_path, config))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.canary.rollout import journal
 from lab.canary.rollout.journal import STEPS
 from tests.canary.rollout.conftest import CONFIG, ENTRY, Gateway
 from tests.canary.rollout.test_run import as_before
@@ -219,7 +220,10 @@ def test_damaged_journal_changes_nothing(make_gateway: Make, tmp_path: Path) -> 
         assert gateway.state.journal.read_text("utf-8") == text
 
 
-def test_second_canary_and_recover_wait_for_the_first(make_gateway: Make, tmp_path: Path) -> None:
+def test_second_canary_and_recover_wait_for_the_first(
+    make_gateway: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "GRACE", 0.1)
     gateway = make_gateway()
     with gateway.state.locked():
         for words in (gateway.words("--write", "--out", tmp_path / "out"), ["canary", "recover", gateway.config]):
