@@ -16,13 +16,14 @@ from lab.systems.openclaw.presets import ABLATION
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ARMS = [step.arm for step in ABLATION]
 ASKED = ("--format", "lab", "--out", "run", "--hard-rules", "2", "--categories", "detected", "--scope", "recorded")
+ASKED += ("--embedder", "hashing")
 
 
 @pytest.fixture(scope="module")
 def climbed(
     lab: Lab, operators: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """One shipped conversation up the ablation, with the real model: some seconds."""
+    """One shipped conversation up the ablation."""
     folder = tmp_path_factory.mktemp("ablate")
     return folder, lab("study", "ablate", operators / "two-desks.jsonl", *ASKED, "--json", cwd=folder)
 
@@ -33,7 +34,10 @@ def test_json_has_one_entry_per_step(climbed: Any) -> None:
     assert done.stdout.count("\n") == 1
     found = json.loads(done.stdout)
     assert list(found) == ["run", "trial", "steps", "page", "figures"]
-    assert (found["run"], found["trial"]) == ("run", ["2 hard rules per conversation sampled", "categories detected"])
+    assert (found["run"], found["trial"]) == (
+        "run",
+        ["embedder hashing, which is for tests", "2 hard rules per conversation sampled", "categories detected"],
+    )
     assert [(step["arm"], step["adds"]) for step in found["steps"]] == [(step.arm, step.adds) for step in ABLATION]
     assert found["steps"][0]["changes"] == {}
     assert all(step["changes"]["Success@6"]["p"] == 1.0 for step in found["steps"][1:])

@@ -152,7 +152,7 @@ def test_saturation_forgotten_memory_is_not_recalled(tmp_path: Path) -> None:
         '{"kind": "probe", "turn": "c/s/t3", "relevant": [{"memory": "c/s/t1#0", "grade": 1, "reason": "-"}]}\n',
         "utf-8",
     )
-    points = saturation(ReplayRequest(str(path), "lab", (), golden=str(golden)), seeds=1)
+    points = saturation(ReplayRequest(str(path), "lab", (), golden=str(golden), embedder="hashing"), seeds=1)
     assert points
     assert all(point.hit == 0.0 for point in points)
 

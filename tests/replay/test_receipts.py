@@ -188,7 +188,9 @@ def said_in(recording: Recording) -> set[str]:
 
 
 def test_receipts_and_gold_hold_no_text(operators: Path, tmp_path: Path) -> None:
-    request = ReplayRequest(str(operators), "lab", ARMS, embedder="hashing")
+    # In English and in Chinese.
+    two = ("tea-mountain", "two-desks")
+    request = ReplayRequest(str(operators), "lab", ARMS, embedder="hashing", conversation=two)
     run = run_replay(request, tmp_path / "run").run
     gold = (run.path / "golden.jsonl").read_text()
     manifest = (run.path / "manifest.json").read_text()
