@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.canary.audit import limits
 from lab.canary.audit.audit import audit
 from lab.canary.audit.limits import derive, receipts_of
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
@@ -51,6 +52,12 @@ def _of(draw: random.Random, store: Sequence[str], tier: str, most: int) -> list
 
 def judged(log: str, policy: str) -> Verdict:
     return judge(read_policy(policy), audit=audit([log]))
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw a fifth of the logs: each is tallied anew."""
+    monkeypatch.setattr(limits, "DRAWS", 40)
 
 
 def test_sound_store_of_nine_memories_is_not_refused(receipt: Any, tmp_path: Path) -> None:
