@@ -41,12 +41,12 @@ def test_page_and_explain_agree_on_every_missed_memory(run: RunDirectory) -> Non
     by_place: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:
         by_place.setdefault((row.arm, row.conversation, row.probe), {})[row.memory] = row.cause
-    # Every cause of every arm, and every fifth of the others: an explanation repeats a recall.
+    # Every cause of every arm, and every tenth of the others: an explanation repeats a recall.
     chosen, seen = [], set()
     for number, (place, causes) in enumerate(by_place.items()):
         new = {(place[0], cause) for cause in causes.values()} - seen
         seen |= new
-        if new or number % 5 == 0:
+        if new or number % 10 == 0:
             chosen.append(place)
     assert len({cause for _, cause in seen}) > 3
     assert len(chosen) > 20
