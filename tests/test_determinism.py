@@ -12,6 +12,8 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+ARMS = ("vector", "bm25", "hybrid", "recency", "random", "none", "oracle", "tier_first_v1", "tier_quota_v1")
+ARMS += ("seed_full", "engine")
 CONVERSATIONS = ("harbor-release", "tea-mountain")
 # Every stage that keeps sets or maps has something to do.
 BUSY = {
@@ -23,24 +25,26 @@ BUSY = {
 }
 
 
-def replay(folder: Path, operators: Path, seed: str, *arguments: str) -> dict[str, bytes]:
-    """The receipts of a run in a process and a cache of its own, by conversation."""
+def replay(folder: Path, operators: Path, seed: str) -> dict[str, bytes]:
+    """The receipts and the gold of a run in a process and a cache of its own."""
     lab, run = Path(sys.executable).with_name("lab"), folder / f"run-{seed}"
     chosen = [word for name in CONVERSATIONS for word in ("--conversation", name)]
-    arms = ["--arm", "seed_full", "--arm", "engine", "--arm", f"busy={folder / 'busy.json'}"]
+    arms = [word for name in (*ARMS, f"busy={folder / 'busy.json'}") for word in ("--arm", name)]
     asked = [operators, "--format", "lab", *chosen, *arms, "--scope", "recorded", "--embedder", "hashing", "--out", run]
+    asked += ["--labels", "distractors", "--must-share", "0.3", "--seed", "5"]
     subprocess.run(
-        [lab, "replay", *asked, *arguments],
+        [lab, "replay", *asked],
         check=True,
         capture_output=True,
         timeout=300,
         env=os.environ | {"PYTHONHASHSEED": seed, "LAB_CACHE_DIR": str(folder / f"cache-{seed}"), "NO_COLOR": "1"},
     )
-    return {path.name: path.read_bytes() for path in sorted((run / "receipts").iterdir())}
+    files = [*sorted((run / "receipts").iterdir()), run / "golden.jsonl"]
+    return {path.name: path.read_bytes() for path in files}
 
 
 def test_two_processes_write_identical_receipts(tmp_path: Path, operators: Path) -> None:
     (tmp_path / "busy.json").write_text(json.dumps(BUSY), encoding="utf-8")
-    one, other = replay(tmp_path, operators, "1"), replay(tmp_path, operators, "2", "--jobs", "2")
-    assert list(one) == [f"{name}.parquet" for name in CONVERSATIONS]
+    one, other = replay(tmp_path, operators, "1"), replay(tmp_path, operators, "2")
+    assert list(one) == [*(f"{name}.parquet" for name in CONVERSATIONS), "golden.jsonl"]
     assert [name for name in one if one[name] != other[name]] == []

@@ -19,7 +19,7 @@ import pytest
 from lab.base.errors import CannotMeasure
 from lab.replay.run import run_replay
 from lab.retrieval.exact import ExactStore
-from tests.commands import run_here, run_installed, without_charts
+from tests.commands import run_here, without_charts
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,6 @@ Files = Callable[[Path], dict[str, bytes]]
 LAB = Path(sys.executable).with_name("lab")
 LIMIT = 4
 ARMS = ("tier_first_v1", "tier_quota_v1")
-EVERY_ARM = (*ARMS, "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
 # Files that must be equal: all but timings, and the page and the manifest, which contain them.
 RESULTS = ("receipts/*.parquet", "golden.jsonl", "scores.parquet", "report.md", "report.json")
 
@@ -84,7 +83,6 @@ KILL_POINTS: dict[str, Callable[[Path], bool]] = {
     "the manifest is there": lambda out: (out / "manifest.json").exists(),
     "the first receipts are there": lambda out: receipts_there(out, 1),
     "the third receipts are there": lambda out: receipts_there(out, 3),
-    "receipts are half written": lambda out: any(name.endswith(".part") for name in names_in(out / "receipts")),
 }
 
 
@@ -99,6 +97,10 @@ def test_replay_killed_anywhere_is_finished_by_the_same_command(
         if ended == -signal.SIGKILL:
             break
     assert ended == -signal.SIGKILL
+    # As a kill leaves them that comes while they are written.
+    last = max((unbroken / "receipts").iterdir())
+    (out / "receipts").mkdir(exist_ok=True)
+    (out / "receipts" / f".{last.name}.1.x.part").write_bytes(last.read_bytes()[:100])
     expected = files_of(unbroken)
     left = {name: data for name, data in files_of(out).items() if not name.endswith(".part")}
     assert json.loads(left["manifest.json"])["status"] == "started"
@@ -131,22 +133,6 @@ def test_score_killed_is_repeated(operators: Path, unbroken: Path, tmp_path: Pat
     assert results(files_of(out)).items() <= files_of(unbroken).items()
     finish(operators, out)
     assert results(files_of(out)) == results(files_of(unbroken))
-
-
-def test_replay_other_hash_seed_and_empty_cache_give_equal_bytes(desk: Any, files_of: Files) -> None:
-    """PYTHONHASHSEED changes the order of sets of strings, which must not reach the output."""
-    talk(desk, 3, turns=10)
-    runs = []
-    for seed in ("0", "4711"):
-        out, cache = desk.home / f"hash{seed}", str(desk.home / f"cache{seed}")
-        arms = [word for arm in EVERY_ARM for word in ("--arm", arm)]
-        words = [desk.folder, "--format", "lab", *arms, "--golden", desk.golden, "--embedder", "hashing", "--out", out]
-        sampled = ["--labels", "distractors", "--must-share", "0.3", "--seed", "5"]
-        ended = run_installed("replay", *words, *sampled, LAB_CACHE_DIR=cache, PYTHONHASHSEED=seed)
-        assert ended.returncode == 0, ended.stderr
-        runs.append(results(files_of(out)))
-    assert len(runs[0]) == 3 + 1
-    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize("store", ["exact", "lancedb"])
