@@ -55,7 +55,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     place = tmp_path_factory.mktemp("endpoint") / "port"
     process = subprocess.Popen([sys.executable, str(HERE / "endpoint_server.py"), str(place)], cwd=PROJECT)
     try:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while not place.exists():
             assert process.poll() is None, "the server ended"
             assert time.monotonic() < until, "the server does not start"
