@@ -200,8 +200,6 @@ def resolve_value(value: Any, where: Path, *, environ: Mapping[str, str] = os.en
 
 
 class _Reader:
-    """Reads one configuration with what it includes."""
-
     def __init__(self, name: Path, roots: tuple[Path, ...], edited: dict[Path, bytes]) -> None:
         self.name = name
         self.config = Path(os.path.normpath(name.absolute()))

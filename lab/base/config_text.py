@@ -188,7 +188,6 @@ class _Reader:
 
 
 def _scalar(text: str) -> Any:
-    """Return the value of a plain scalar."""
     if text in ("", "~") or text.lower() == "null":
         return None
     if text.lower() in ("true", "false"):

@@ -59,7 +59,6 @@ def mapped(work: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]
 
 
 def _begin() -> None:
-    """Set up a worker process."""
     import signal
     import threading
 

@@ -308,7 +308,6 @@ def _copied(path: Path) -> Iterator[Path]:
 
 
 def _refusal(path: Path, error: sqlite3.Error) -> UnusableInput | CannotMeasure:
-    """Return the error to raise for an error of SQLite."""
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return CannotMeasure(

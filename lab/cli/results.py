@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,11 +76,20 @@ def print_results(app: typer.Typer) -> None:
 
 
 def _printing(command: Callable[..., Result]) -> Callable[..., None]:
-    """Return a command that prints the result of another one as text, or as JSON with ``--json``."""
+    """Return a command that prints the result of another one as text, or as JSON with ``--json``.
+
+    A parameter of the other one that is a record of options stands for its fields.
+    """
+    declared = inspect.signature(command, eval_str=True).parameters
+    records: dict[str, Any] = {
+        name: about.annotation for name, about in declared.items() if is_dataclass(about.annotation)
+    }
+    inner = {name: inspect.signature(record, eval_str=True).parameters for name, record in records.items()}
 
     @functools.wraps(command)
     def run(*, as_json: bool, **given: Any) -> None:
-        result: Result | None = command(**given)
+        made = {name: record(**{one: given.pop(one) for one in inner[name]}) for name, record in records.items()}
+        result: Result | None = command(**given, **made)
         while result is not None:
             if not as_json:
                 result.show()
@@ -90,7 +100,8 @@ def _printing(command: Callable[..., Result]) -> Callable[..., None]:
             result = result.then()
 
     option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-    parameters = [*inspect.signature(command, eval_str=True).parameters.values(), option]
+    given = [one for name, about in declared.items() for one in inner.get(name, {name: about}).values()]
+    parameters = [*(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in given), option]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

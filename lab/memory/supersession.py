@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -16,16 +16,14 @@ def superseded(replaces: Mapping[Key, Sequence[Key]]) -> tuple[frozenset[Key], f
     """
     known = {key: [old for old in olds if old in replaces] for key, olds in replaces.items()}
     # Only these can reach themselves, so a long chain costs no more than its length.
-    reach = {key: _reachable(key, known) for key in _in_or_after_cycles(known)}
-    entered = {
-        old for new, olds in known.items() for old in olds if old != new and new not in reach.get(old, frozenset())
-    }
-    members = {one for key in entered if key in reach for one in reach[key] if key in reach.get(one, frozenset())}
+    reach = {key: reachable(known[key], known) for key in in_or_after_cycles(known)}
+    entered = {old for new, olds in known.items() for old in olds if old != new and new not in reach.get(old, ())}
+    members = {one for key in entered if key in reach for one in reach[key] if key in reach.get(one, ())}
     gone = frozenset(entered | members)
     return gone, frozenset(key for key, others in reach.items() if key in others) - gone
 
 
-def _in_or_after_cycles(replaces: Mapping[Key, Sequence[Key]]) -> set[Key]:
+def in_or_after_cycles(replaces: Mapping[Key, Collection[Key]]) -> set[Key]:
     """Return the keys that are left when those that nothing supersedes are taken away, again and again."""
     counts = dict.fromkeys(replaces, 0)
     for olds in replaces.values():
@@ -43,13 +41,13 @@ def _in_or_after_cycles(replaces: Mapping[Key, Sequence[Key]]) -> set[Key]:
     return left
 
 
-def _reachable(start: Key, replaces: Mapping[Key, Sequence[Key]]) -> frozenset[Key]:
-    """Return everything that a key supersedes, through others as well; itself only in a cycle."""
+def reachable(starts: Iterable[Key], replaces: Mapping[Key, Sequence[Key]]) -> set[Key]:
+    """Return some keys and everything that they supersede, through others as well."""
     seen: set[Key] = set()
-    waiting = list(replaces[start])
+    waiting = list(starts)
     while waiting:
         key = waiting.pop()
         if key not in seen:
             seen.add(key)
-            waiting += replaces[key]
-    return frozenset(seen)
+            waiting += replaces.get(key, ())
+    return seen

@@ -137,7 +137,7 @@ def test_ids_timelines_current_facts_lints_and_packs_agree(both: tuple[Place, An
                 held = current(course, utc(time, ""), here.sources, upstream=True)
                 assert [fact.id for fact, _ in held.facts] == [one["id"] for one in said["facts"]]
                 reasons = [(one["fact_id"], one["reason"]) for one in said["excluded"]]
-                assert [(one.fact, one.reason) for one in held.excluded] == reasons
+                assert [(one.fact_id, one.reason) for one in held.excluded] == reasons
                 compared += len(course)
             packed = theirs("pack", "--subject", subject, "--budget-tokens", "150", "--max-items", "4")[1]
             held = current(course, utc(packed["ts"], ""), here.sources, upstream=True)

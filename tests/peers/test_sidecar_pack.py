@@ -13,9 +13,8 @@ import pytest
 
 from lab.memory.ledger.ingest import ingest
 from lab.memory.pack.candidate import EXCLUDE_QUARANTINED, Settings, Tail, upstream
-from lab.memory.pack.packer import Pack, gather, pack
+from lab.memory.pack.packer import Pack, gather, pack, trace
 from lab.memory.pack.sources import LedgerLane
-from lab.memory.pack.trace import trace
 from tests.peers.test_sidecar import QUERIES, observations
 
 TURNS = ["Where are the pots?", "In the mill, beside the choir's chairs.", "x" * 90, "Thanks!", "And the backup?"]

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,12 +17,12 @@ from lab.cli import completion, options
 from lab.cli.options import Write, in_utc
 from lab.cli.output import Json, counting, emit, emit_folded, emit_json, emit_table
 from lab.cli.results import Result, changed, command_name
+from lab.embedding.vectors import Vectors, embedder_named
 from lab.memory.cli.ledger_read import Profile, is_upstream
-
-if TYPE_CHECKING:
-    from lab.embedding.vectors import Vectors
-    from lab.memory.episodes.events import Event
-    from lab.memory.episodes.search import Hit
+from lab.memory.episodes import ingest as ingesting
+from lab.memory.episodes import search as searching
+from lab.memory.episodes.events import RETENTION, Event, open_episodes
+from lab.memory.ledger.ledger import stamp
 
 Ledger = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The SQLite file of the ledger.")]
 Scope = Annotated[str | None, typer.Option(help="Only events of this scope. [default: all]")]
@@ -73,11 +73,9 @@ def ingest(
     Secrets, e-mail addresses and telephone numbers are replaced before anything is written. To finish a killed run, run
     the same command again.
     """
-    from lab.memory.episodes.ingest import ingest as run
-
     receipts = []
     for recording in recordings:
-        done = run(
+        done = ingesting.ingest(
             ledger,
             recording,
             _format_of(recording, format),
@@ -115,10 +113,8 @@ def embed(
 
     Events whose text and model did not change are skipped. To finish a killed run, run the same command again.
     """
-    from lab.memory.episodes.search import embed as run
-
     now, progress = datetime.now(UTC), counting("event")
-    receipt = run(ledger, _vectors(embedder), now=now, scope=scope, write=write, announce=progress).receipt()
+    done = searching.embed(ledger, _vectors(embedder), now=now, scope=scope, write=write, announce=progress)
 
     def show(receipt: dict[str, Any]) -> None:
         verb = "embedded" if write else "to embed"
@@ -126,7 +122,7 @@ def embed(
             f"{counted(receipt['embedded'], 'event')} {verb} by {receipt['model']}, {receipt['unchanged']:,} unchanged."
         )
 
-    return changed("memory episodes embed", ledger, receipt, show, write=write)
+    return changed("memory episodes embed", ledger, done.receipt(), show, write=write)
 
 
 def search(
@@ -150,13 +146,10 @@ def search(
     Without vectors of the embedder's model, hybrid and vector search by words, and say so. Tables shorten the
     summaries; --json prints the payload of each event, with all the text that was kept.
     """
-    from lab.memory.episodes.events import open_episodes
-    from lab.memory.episodes.search import search as run
-
     if trace and not as_json:
         raise UnusableInput("--trace: needs --json, which prints it")
     with open_episodes(ledger) as connection:
-        found = run(
+        found = searching.search(
             connection,
             query,
             mode=mode,
@@ -198,11 +191,8 @@ def replay(
 
     The table shortens the summaries; --json prints the payload of each event, with all the text that was kept.
     """
-    from lab.memory.episodes.events import open_episodes
-    from lab.memory.episodes.search import replay as run
-
     with open_episodes(ledger) as connection:
-        events = run(connection, session, limit=limit + 1)
+        events = searching.replay(connection, session, limit=limit + 1)
     more = len(events) > limit
     events = events[:limit]
     if not events:
@@ -237,10 +227,8 @@ def expire(
     The periods are 60 days for what users say, 90 for assistants, 30 for tool calls and results, 90 for alerts;
     decisions and observations stay for ever. No later ingest inserts a removed event again.
     """
-    from lab.memory.episodes.ingest import expire as run
-
     now = at.replace(tzinfo=UTC) if at else datetime.now(UTC)
-    receipt = run(ledger, days=_days(days or []), scope=scope, write=write, now=now)
+    receipt = ingesting.expire(ledger, days=_days(days or []), scope=scope, write=write, now=now)
 
     def show(receipt: dict[str, Any]) -> None:
         removed = {kind: count for kind, count in receipt["by_type"].items() if count}
@@ -252,9 +240,6 @@ def expire(
 
 
 def _days(given: list[str]) -> dict[str, int | None]:
-    """Return the days by type from ``TYPE=DAYS`` or ``TYPE=forever``."""
-    from lab.memory.episodes.events import RETENTION
-
     days: dict[str, int | None] = {}
     for text in given:
         kind, _, value = text.partition("=")
@@ -267,20 +252,14 @@ def _days(given: list[str]) -> dict[str, int | None]:
 
 
 def _format_of(recording: Path, given: str | None) -> str:
-    from lab.memory.episodes.ingest import SPOOL, is_spool
-
-    if given:
-        return given
-    if is_shipped(recording):
-        return "lab"
-    if is_spool(recording):
-        return SPOOL
+    if given or is_shipped(recording):
+        return given or "lab"
+    if ingesting.is_spool(recording):
+        return ingesting.SPOOL
     raise options.missing_format(recording)
 
 
 def _vectors(embedder: str) -> Vectors:
-    from lab.embedding.vectors import Vectors, embedder_named
-
     return Vectors(embedder_named(embedder))
 
 
@@ -288,13 +267,12 @@ def _counts(counts: dict[str, Any]) -> str:
     return f"{', '.join(f'{name} {count:,}' for name, count in counts.items())}." if counts else ""
 
 
-def _hit(hit: Hit) -> dict[str, Any]:
+def _hit(hit: searching.Hit) -> dict[str, Any]:
     scores = {"rrf_score": hit.score, "fts_score": hit.fts_score, "vector_score": hit.vector_score}
     return {"id": hit.id, **_event(hit.event), "lanes": list(hit.lanes), **scores}
 
 
 def _event(event: Event) -> dict[str, Any]:
-    """Return an event as JSON has it, with payload and refs as values."""
     fields = event._asdict()
     del fields["search_text"]
     for name in ("payload", "refs"):
@@ -316,8 +294,6 @@ def _emit_events(events: list[Event]) -> None:
 
 
 def _time(ts_ms: int) -> str:
-    from lab.memory.ledger.ledger import stamp
-
     try:
         return stamp(datetime.fromtimestamp(ts_ms / 1000, UTC))
     except (ValueError, OverflowError, OSError):

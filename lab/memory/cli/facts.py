@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.files import read_text
 from lab.base.formatting import counted
 from lab.cli.options import Write
 from lab.cli.output import announce_folded, emit, emit_folded, emit_table
 from lab.cli.results import Result, changed, command_name
 from lab.memory.cli.ledger_read import Profile, is_upstream
-
-if TYPE_CHECKING:
-    from lab.memory.facts.model import Fact
-    from lab.memory.facts.view import Current
+from lab.memory.facts import asserting, store, view
+from lab.memory.facts import pack as packing
+from lab.memory.facts.model import SCHEMA, Fact, entity, fact_json, predicate_named, utc
+from lab.memory.facts.sources import Sources
+from lab.memory.ledger.ledger import stamp
 
 Facts = Annotated[
     Path, typer.Argument(metavar="FACTS", help="The facts: an append-only file of assertions (JSON Lines).")
@@ -57,22 +60,55 @@ def folder(root: Path, option: str) -> Path:
     return root
 
 
-def current(
-    facts: Facts,
-    subject: Subject,
-    as_of: AsOf = None,
-    include_stale: Stale = False,
-    ledger: Ledger = None,
-    root: Root = HERE,
-    profile: Profile = "seed",
-) -> Result:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the sources of facts are."""
+
+    ledger: Ledger = None
+    root: Root = HERE
+
+    def sources(self) -> Sources:
+        """Return the places to look up sources."""
+        return Sources(self.ledger, self.root)
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """What held at a time, and where its sources are."""
+
+    as_of: AsOf = None
+    include_stale: Stale = False
+    ledger: Ledger = None
+    root: Root = HERE
+    profile: Profile = "seed"
+
+    def current(self, facts: Path, subject: str) -> tuple[str, str, view.Current]:
+        """Return the reference of a subject, the time, and what holds then."""
+        reference, time = entity(subject), utc(self.as_of, "--as-of") if self.as_of else stamp(datetime.now(UTC))
+        events, sources = _of(facts, reference), Sources(self.ledger, self.root)
+        upstream = is_upstream(self.profile)
+        found = view.current(events, time, sources, include_stale=self.include_stale, upstream=upstream)
+        return reference, time, found
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Places):
+    """Who changes facts, and whether it is done."""
+
+    by: By = "operator"
+    write: Write = False
+
+    def options(self) -> dict[str, Any]:
+        """Return the keywords of the functions that change facts."""
+        return {"now": datetime.now(UTC), "by": self.by, "write": self.write}
+
+
+def current(facts: Facts, subject: Subject, then: Then) -> Result:
     """Show the facts of a subject that hold now, or at a given time.
 
     Facts whose sources changed, vanished or are quarantined are left out.
     """
-    from lab.memory.facts.model import SCHEMA, fact_json
-
-    reference, time, found = _current(facts, subject, as_of, include_stale, ledger, root, profile)
+    reference, time, found = then.current(facts, subject)
 
     def show(_: object) -> None:
         _emit_facts(found.facts)
@@ -81,7 +117,7 @@ def current(
         if reasons:
             counts = [f"{reason} {sum(one.reason == reason for one in found.excluded)}" for reason in reasons]
             emit(f"Left out: {', '.join(counts)}.")
-        _emit_unchecked((fact for fact, _ in found.facts), ledger)
+        _emit_unchecked((fact for fact, _ in found.facts), then.ledger)
 
     return Result(
         {
@@ -89,10 +125,10 @@ def current(
             "schema": SCHEMA,
             "subject": reference,
             "as_of": time,
-            "include_stale": include_stale,
+            "include_stale": then.include_stale,
             "count": len(found.facts),
             "facts": [fact_json(fact, status) for fact, status in found.facts],
-            "excluded": [{"fact_id": one.fact, "reason": one.reason, "status": one.status} for one in found.excluded],
+            "excluded": [one._asdict() for one in found.excluded],
         },
         show,
     )
@@ -102,27 +138,23 @@ def timeline(
     facts: Facts,
     subject: Subject,
     predicate: Annotated[str | None, typer.Option(help="Only facts with this predicate.")] = None,
-    ledger: Ledger = None,
-    root: Root = HERE,
+    *,
+    places: Places,
 ) -> Result:
     """Show the history of a subject: all its facts.
 
     Facts are ordered by predicate, then by start.
     """
-    from lab.memory.facts.model import SCHEMA, entity, fact_json, predicate_named
-    from lab.memory.facts.sources import Sources
-    from lab.memory.facts.view import status_of
-
     reference, named = entity(subject), predicate_named(predicate) if predicate else None
     events = _of(facts, reference, named)
-    places = Sources(ledger, root)
-    places.resolve(source for fact in events for source in fact.sources)
-    shown = [(fact, status_of(fact, places)) for fact in events]
+    sources = places.sources()
+    sources.resolve(source for fact in events for source in fact.sources)
+    shown = [(fact, view.status_of(fact, sources)) for fact in events]
 
     def show(_: object) -> None:
         _emit_facts(shown)
         emit(f"{counted(len(shown), 'fact')} of {reference}.")
-        _emit_unchecked(events, ledger)
+        _emit_unchecked(events, places.ledger)
 
     return Result(
         {
@@ -137,30 +169,25 @@ def timeline(
     )
 
 
-def lint(facts: Facts, ledger: Ledger = None, root: Root = HERE, profile: Profile = "seed") -> Result:
+def lint(facts: Facts, places: Places, profile: Profile = "seed") -> Result:
     """Check all facts: shape, evidence, supersession and conflicts.
 
     The exit code is 1 if there is an error. A source that changed since the assertion is a warning.
     """
-    from lab.memory.facts.sources import Sources
-    from lab.memory.facts.store import read
-    from lab.memory.facts.view import CODES, View, receipt
-    from lab.memory.facts.view import lint as run
-
-    view = View(read(facts).records)
-    issues = run(view, Sources(ledger, root), upstream=is_upstream(profile))
-    result = receipt(view, issues)
+    known = view.View(store.read(facts).records)
+    issues = view.lint(known, places.sources(), upstream=is_upstream(profile))
+    result = view.receipt(known, issues)
     errors, warnings = (counted(result["counts"][f"{kind}s"], kind) for kind in ("error", "warning"))
 
     def show(_: object) -> None:
         if issues:
             emit_table(
                 ["fact", "", "code", "that is"],
-                [[one.fact, one.severity, one.code, CODES[one.code]] for one in issues],
+                [[one.fact, one.severity, one.code, view.CODES[one.code]] for one in issues],
                 left=4,
             )
-        emit(f"{counted(len(view), 'fact')}: {errors}, {warnings}.")
-        _emit_unchecked(view, ledger)
+        emit(f"{counted(len(known), 'fact')}: {errors}, {warnings}.")
+        _emit_unchecked(known, places.ledger)
 
     error = None if result["ok"] else CheckFailed(f"{facts}: {errors}; lab memory facts lint --json has details")
     return Result(result, show, error=error)
@@ -171,75 +198,39 @@ def pack(
     subject: Subject,
     budget: Annotated[int, typer.Option("--budget-tokens", min=1, help="Maximum number of tokens.")] = 1200,
     most: Annotated[int, typer.Option("--max-items", min=1, help="Maximum number of facts.")] = 20,
-    as_of: AsOf = None,
-    include_stale: Stale = False,
-    ledger: Ledger = None,
-    root: Root = HERE,
-    profile: Profile = "seed",
+    *,
+    then: Then,
 ) -> Result:
     """Pack the current facts of a subject into a cited text.
 
     The highest confidence comes first. The first fact is always there, even if it alone exceeds the budget.
     """
-    from lab.memory.facts.pack import pack as run
-
-    reference, time, found = _current(facts, subject, as_of, include_stale, ledger, root, profile)
-    packed = run(reference, found, as_of=time, budget=budget, most=most, upstream=is_upstream(profile))
+    reference, time, found = then.current(facts, subject)
+    packed = packing.pack(reference, found, as_of=time, budget=budget, most=most, upstream=is_upstream(then.profile))
     return Result(packed, lambda packed: emit(packed["bundle_text"].rstrip("\n")))
-
-
-def _current(
-    facts: Path,
-    subject: str,
-    as_of: str | None,
-    include_stale: bool,
-    ledger: Path | None,
-    root: Path,
-    profile: str,
-) -> tuple[str, str, Current]:
-    """Return the reference of a subject, the time, and what holds then."""
-    from lab.memory.facts.model import entity, utc
-    from lab.memory.facts.sources import Sources
-    from lab.memory.facts.view import current as run
-    from lab.memory.ledger.ledger import stamp
-
-    reference, time = entity(subject), utc(as_of, "--as-of") if as_of else stamp(datetime.now(UTC))
-    events, upstream = _of(facts, reference), is_upstream(profile)
-    return reference, time, run(events, time, Sources(ledger, root), include_stale=include_stale, upstream=upstream)
 
 
 def _of(facts: Path, subject: str, predicate: str | None = None) -> list[Fact]:
     """Return the facts of a subject; if the file has none, name a similar subject."""
-    from lab.memory.facts.store import read
-    from lab.memory.facts.view import View
-
-    view = View(read(facts).records)
-    if not view.of(subject):
-        names = {fact.subject.removeprefix("entity:"): fact.subject for fact in view}
+    known = view.View(store.read(facts).records)
+    if not known.of(subject):
+        names = {fact.subject.removeprefix("entity:"): fact.subject for fact in known}
         for near in difflib.get_close_matches(subject.removeprefix("entity:"), names, 1, 0.6):
             announce_folded(f"note: {facts} has no fact of {subject}; did you mean {names[near]}?")
-    return view.of(subject, predicate)
+    return known.of(subject, predicate)
 
 
 def _emit_facts(shown: Sequence[tuple[Fact, str]]) -> None:
-    from lab.memory.facts.pack import value_text
-
-    if shown:
-        emit_table(
-            ["fact", "predicate", "object", "from", "until", "status", "sources"],
-            [_cells(fact, status, value_text(fact)) for fact, status in shown],
-            left=7,
-        )
-
-
-def _cells(fact: Fact, status: str, value: str) -> list[Any]:
-    sources = ", ".join(source.ref for source in fact.sources)
-    return [fact.id, fact.predicate, value, _day(fact.valid_from), _day(fact.valid_to or "-"), status, sources]
-
-
-def _day(time: str) -> str:
-    """Return a time without its midnight."""
-    return time.removesuffix("T00:00:00Z")
+    rows = [
+        [
+            *(fact.id, fact.predicate, packing.value_text(fact)),
+            *(time.removesuffix("T00:00:00Z") for time in (fact.valid_from, fact.valid_to or "-")),
+            *(status, ", ".join(source.ref for source in fact.sources)),
+        ]
+        for fact, status in shown
+    ]
+    if rows:
+        emit_table(["fact", "predicate", "object", "from", "until", "status", "sources"], rows, left=7)
 
 
 def _emit_unchecked(facts: Iterable[Fact], ledger: Path | None) -> None:
@@ -267,10 +258,8 @@ def assert_(
         list[str] | None, typer.Option("--supersedes", metavar="ID", help="A fact that it replaces. Repeatable.")
     ] = None,
     label: Annotated[str | None, typer.Option(help="A name to show for the subject.")] = None,
-    by: By = "operator",
-    ledger: Ledger = None,
-    root: Root = HERE,
-    write: Write = False,
+    *,
+    change: Change,
 ) -> Result:
     """Assert a fact with its evidence.
 
@@ -278,14 +267,10 @@ def assert_(
     retired_by at a time: name the old fact by --supersedes. A fact that is already in the file is renewed if its
     sources have changed, and otherwise left alone.
     """
-    from lab.memory.facts.asserting import Claim, assert_facts
-    from lab.memory.facts.sources import Sources
-
-    claim = Claim(
+    claim = asserting.Claim(
         subject, predicate, value, since, sources or (), assertion, kind, until, confidence, supersedes or (), label
     )
-    done = assert_facts(facts, [claim], Sources(ledger, root), now=datetime.now(UTC), by=by, write=write)
-
+    done = asserting.assert_facts(facts, [claim], change.sources(), **change.options())
     stays = not done.renewed and bool(done.retracted or done.before)
 
     def show(_: object) -> None:
@@ -297,18 +282,15 @@ def assert_(
         elif done.before:
             emit(f"{done.before[0]} was asserted before; nothing changes.")
         if done.facts and not stays:
-            _emit_asserted(done.facts[0])
+            fact = done.facts[0]
+            until = f" until {fact.valid_to}" if fact.valid_to else ""
+            emit_folded(
+                f"{fact.id}: {fact.subject} {fact.predicate} = {packing.value_text(fact)}, from {fact.valid_from}"
+                f"{until}, {fact.confidence}; {counted(len(fact.sources), 'source')} resolved, "
+                f"{counted(len(fact.supersedes), 'fact')} superseded."
+            )
 
-    return changed("memory facts assert", facts, done.receipt(), show, write=write, due=not stays)
-
-
-def _emit_asserted(fact: Fact) -> None:
-    from lab.memory.facts.pack import value_text
-
-    emit_folded(
-        f"{fact.id}: {fact.subject} {fact.predicate} = {value_text(fact)}, {_times(fact)}, {fact.confidence}; "
-        f"{counted(len(fact.sources), 'source')} resolved, {counted(len(fact.supersedes), 'fact')} superseded."
-    )
+    return changed("memory facts assert", facts, done.receipt(), show, write=change.write, due=not stays)
 
 
 def import_(
@@ -316,28 +298,22 @@ def import_(
     claims: Annotated[
         Path, typer.Argument(metavar="CLAIMS", help="A file of facts to assert, one JSON object a line.")
     ],
-    by: By = "operator",
-    ledger: Ledger = None,
-    root: Root = HERE,
-    write: Write = False,
+    change: Change,
 ) -> Result:
     """Assert many facts, such as reviewed proposals.
 
     If one is refused, none is written. Facts that are already in the file are renewed if their sources have changed,
     and otherwise left alone.
     """
-    from lab.memory.facts.asserting import assert_facts, claims_in
-    from lab.memory.facts.sources import Sources
-
-    done = assert_facts(facts, claims_in(claims), Sources(ledger, root), now=datetime.now(UTC), by=by, write=write)
+    done = asserting.assert_facts(facts, asserting.claims_in(claims), change.sources(), **change.options())
 
     def show(_: object) -> None:
         renewed = f", of which {len(done.renewed)} renewed" if done.renewed else ""
         renewed += f"; {len(done.retracted)} were retracted and stay so" if done.retracted else ""
-        asserted = "asserted" if write else "to assert"
+        asserted = "asserted" if change.write else "to assert"
         emit(f"{counted(len(done.facts), 'fact')} {asserted}, {len(done.before)} before{renewed}.")
 
-    return changed("memory facts import", facts, done.receipt(), show, write=write)
+    return changed("memory facts import", facts, done.receipt(), show, write=change.write)
 
 
 def invalidate(
@@ -347,39 +323,24 @@ def invalidate(
     sources: Given = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="When it ended. [default: now]")] = None,
     retract: Annotated[bool, typer.Option("--retract", help="Mark it as never true, instead of ending it.")] = False,
-    by: By = "operator",
-    ledger: Ledger = None,
-    root: Root = HERE,
-    write: Write = False,
+    *,
+    change: Change,
 ) -> Result:
     """End a fact that has no successor, or retract it.
 
     Its assertion stays in the file.
     """
-    from lab.memory.facts.asserting import invalidate as run
-    from lab.memory.facts.sources import Sources
-
     if retract and at is not None:
         raise UnusableInput("--at says when the fact ended, and --retract that it never held; give one of them")
-    receipt = run(
-        facts,
-        fact,
-        Sources(ledger, root),
-        given=sources or (),
-        assertion=assertion,
-        at=at,
-        retract=retract,
-        now=datetime.now(UTC),
-        by=by,
-        write=write,
-    )
+    about: dict[str, Any] = {"given": sources or (), "assertion": assertion, "at": at, "retract": retract}
+    receipt = asserting.invalidate(facts, fact, change.sources(), **about, **change.options())
 
     def show(receipt: dict[str, Any]) -> None:
         emit(f"{fact}: {receipt['status']}" + ("." if retract else f" at {receipt['at']}."))
         if receipt["restored"]:
             emit_folded(f"Nothing supersedes {', '.join(receipt['restored'])} any more.")
 
-    return changed("memory facts invalidate", facts, receipt, show, write=write)
+    return changed("memory facts invalidate", facts, receipt, show, write=change.write)
 
 
 def propose(
@@ -395,13 +356,9 @@ def propose(
     A triple is a line such as "entity:gateway uses lancedb". Proposals are for review and are never written. With
     --golden, print precision and recall.
     """
-    from lab.base.files import read_text
-    from lab.memory.facts.asserting import measure
-    from lab.memory.facts.asserting import propose as run
-
     if golden is not None:
-        return Result(measure(text, golden, most=most), _show_measured)
-    return Result(run(read_text(text), sources or (), most=most), _show_proposed)
+        return Result(asserting.measure(text, golden, most=most), _show_measured)
+    return Result(asserting.propose(read_text(text), sources or (), most=most), _show_proposed)
 
 
 def _show_measured(result: dict[str, Any]) -> None:
@@ -431,9 +388,7 @@ def rebuild(facts: Facts, write: Write = False) -> Result:
     The view has the name of FACTS with .view before the extension. It is for other programs: the lab itself reads the
     assertions.
     """
-    from lab.memory.facts.store import rebuild as run
-
-    receipt = run(facts, write=write)
+    receipt = store.rebuild(facts, write=write)
     due = receipt["status"] != "same"
     return changed("memory facts rebuild", Path(receipt["view"]), receipt, _show_view, write=write, due=due)
 
@@ -445,10 +400,6 @@ def _show_view(receipt: dict[str, Any]) -> None:
         emit_folded(f"Bytes of an incomplete last line, which the next assertion replaces: {receipt['cut_bytes']}.")
     if receipt["writes_performed"]:
         emit("It was rebuilt.")
-
-
-def _times(fact: Fact) -> str:
-    return f"from {fact.valid_from}" + (f" until {fact.valid_to}" if fact.valid_to else "")
 
 
 facts = typer.Typer(

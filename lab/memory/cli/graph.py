@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.files import sha256_bytes, write_atomically
 from lab.base.formatting import counted
 from lab.cli.options import Write
 from lab.cli.output import announce_folded, emit_folded, emit_hanging
 from lab.cli.results import Result, changed, command_name
 from lab.memory.cli.facts import HERE, folder
-
-if TYPE_CHECKING:
-    from lab.memory.graph.build import Graph
-    from lab.memory.graph.search import Reached
+from lab.memory.graph.build import Graph, edge_json, graph_bytes, graph_of, read_graph, require_replaceable
+from lab.memory.graph.search import Reached, described, neighbourhood, shortest_path, start_of, starts_of
 
 Ledger = Annotated[Path | None, typer.Option(help="A ledger. The graph is made from its observations.")]
 Facts = Annotated[Path | None, typer.Option(help="A file of assertions. Only facts that hold now are used.")]
@@ -31,12 +31,45 @@ Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name, or a reference such as tool:lancedb.")]
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a graph is made from."""
+
+    ledger: Ledger = None
+    facts: Facts = None
+    root: Root = HERE
+
+    def graph(self) -> Graph:
+        """Return the graph of a ledger and facts; say which facts are left out, or not checked."""
+        if self.ledger is None and self.facts is None:
+            raise UnusableInput("give what to relate: --ledger, --facts or both")
+        made = graph_of(self.ledger, self.facts, datetime.now(UTC), self.root)
+        if made.left_out:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(made.left_out.items()))
+            announce_folded(f"note: facts were left out: {reasons}; lab memory facts lint says more.")
+        if made.unchecked:
+            announce_folded("note: sources of facts in a ledger were not checked; give --ledger.")
+        return made.graph
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Made):
+    """What a graph is made from, or read from."""
+
+    exported: Exported = None
+
+    def graph(self) -> Graph:
+        """Return the graph of an exported file, or else that of a ledger and facts."""
+        if self.exported is None:
+            return Made.graph(self)
+        if self.ledger is not None or self.facts is not None:
+            raise UnusableInput("--graph is a graph already; leave out --ledger and --facts")
+        return read_graph(self.exported)
+
+
 def show(
     name: Name,
-    ledger: Ledger = None,
-    facts: Facts = None,
-    root: Root = HERE,
-    exported: Exported = None,
+    given: Given,
     depth: Annotated[int, typer.Option(min=1, max=6, help="Maximum number of edges from NAME.")] = 2,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of entities.")] = 20,
 ) -> Result:
@@ -44,10 +77,7 @@ def show(
 
     NAME may be a text: the search starts from all entities that it names.
     """
-    from lab.memory.graph.build import edge_json
-    from lab.memory.graph.search import described, neighbourhood, start_of
-
-    graph = _graph(ledger, facts, root, exported)
+    graph = given.graph()
     starts = _named(graph, name)
     found = neighbourhood(graph, starts, depth=depth, limit=limit)
 
@@ -66,19 +96,13 @@ def show(
 def path(
     source: Annotated[str, typer.Argument(metavar="FROM", help="A name or a reference.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="A name or a reference.")],
-    ledger: Ledger = None,
-    facts: Facts = None,
-    root: Root = HERE,
-    exported: Exported = None,
+    given: Given,
 ) -> Result:
     """Show a shortest path between two entities.
 
     Each edge lists its evidence. The exit code is 1 if there is no path.
     """
-    from lab.memory.graph.build import edge_json
-    from lab.memory.graph.search import described, shortest_path
-
-    graph = _graph(ledger, facts, root, exported)
+    graph = given.graph()
     start, end = _named(graph, source)[0], _named(graph, target)[0]
     edges = shortest_path(graph, start, end)
     found = {"from": start, "to": end, "path": None if edges is None else [edge_json(edge) for edge in edges]}
@@ -95,20 +119,15 @@ def path(
 
 def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSON file to write.")],
-    ledger: Ledger = None,
-    facts: Facts = None,
-    root: Root = HERE,
+    made: Made,
     write: Write = False,
 ) -> Result:
     """Write the graph as JSON: entities, and edges with evidence.
 
     The same ledger and facts give the same bytes. Only a graph is replaced, no other file.
     """
-    from lab.base.files import sha256_bytes, write_atomically
-    from lab.memory.graph.build import graph_bytes, require_replaceable
-
     require_replaceable(out)
-    graph = _graph(ledger, facts, root, None)
+    graph = made.graph()
     data = graph_bytes(graph)
     if write:
         write_atomically(out, data)
@@ -124,29 +143,8 @@ def export(
     return changed("memory graph export", out, {**receipt, "sha256": sha256_bytes(data)}, text, write=write)
 
 
-def _graph(ledger: Path | None, facts: Path | None, root: Path, exported: Path | None) -> Graph:
-    """Return the graph of an exported file, or of a ledger and facts; say which facts are left out, or not checked."""
-    from lab.memory.graph.build import graph_of, read_graph
-
-    if exported is not None:
-        if ledger is not None or facts is not None:
-            raise UnusableInput("--graph is a graph already; leave out --ledger and --facts")
-        return read_graph(exported)
-    if ledger is None and facts is None:
-        raise UnusableInput("give what to relate: --ledger, --facts or both")
-    made = graph_of(ledger, facts, datetime.now(UTC), root)
-    if made.left_out:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(made.left_out.items()))
-        announce_folded(f"note: facts were left out: {reasons}; lab memory facts lint says more.")
-    if made.unchecked:
-        announce_folded("note: sources of facts in a ledger were not checked; give --ledger.")
-    return made.graph
-
-
 def _named(graph: Graph, name: str) -> list[str]:
     """Return the entities that a name or reference names; raise :class:`UnusableInput` if there is none."""
-    from lab.memory.graph.search import starts_of
-
     found = [name] if name in graph else starts_of(graph, name)
     if not found:
         raise UnusableInput(f"the graph has no entity {name!r}; lab memory graph export lists all")

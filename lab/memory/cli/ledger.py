@@ -18,6 +18,11 @@ from lab.cli.output import SHOWN, announce, announce_folded, counting, emit, emi
 from lab.cli.results import Result, changed, command_name
 from lab.memory.cli.ledger_read import Ids, Ledger, Profile, Scope, drift, get, is_upstream, search, timeline
 from lab.memory.cli.memory_options import AllowGateway, Folder, Wait
+from lab.memory.ledger import archive as archiving
+from lab.memory.ledger import grading, use
+from lab.memory.ledger import ingest as ingesting
+from lab.memory.ledger import writeback as writing
+from lab.systems.sidecar import grade_observation
 
 Log = Annotated[Path, typer.Argument(metavar="LOG", help="A log of observations, one JSON object a line.")]
 At = Annotated[
@@ -43,9 +48,7 @@ def capture(
     Each result is appended once, however often the command runs. Secrets are replaced, and summaries cut at 200
     characters, before anything is written.
     """
-    from lab.memory.ledger.archive import capture as run
-
-    receipt = run(sessions, log, messages=messages, archive=archived, write=write).receipt()
+    receipt = archiving.capture(sessions, log, messages=messages, archive=archived, write=write).receipt()
 
     def show(receipt: dict[str, Any]) -> None:
         emit_folded(
@@ -73,13 +76,10 @@ def ingest(
     copied is not read again. Malformed lines are counted and skipped. A killed run is finished by the same command. A
     file without an observation is unusable: the other logs are ingested, and the exit code is 2.
     """
-    from lab.memory.ledger.ingest import ingest as run
-    from lab.systems.sidecar import grade_observation
-
     receipts, unusable = [], []
     for log in logs:
         try:
-            done = run(
+            done = ingesting.ingest(
                 ledger,
                 log,
                 write=write,
@@ -141,8 +141,6 @@ def grade(
     An importance that is there is never changed. With --benchmark, compare the grader with judged cases: exit code 1 if
     a label or a score is not as expected.
     """
-    from lab.memory.ledger.grading import grade as run
-
     if cases is not None and ledger is None:
         return _benchmark(cases)
     if ledger is None or cases is not None:
@@ -161,13 +159,11 @@ def grade(
             ("changed_meanwhile", "Changed by another program meanwhile, and graded by the next run"),
         )
 
-    receipt = run(ledger, write=write, announce=counting("observation")).receipt()
+    receipt = grading.grade(ledger, write=write, announce=counting("observation")).receipt()
     return changed("memory ledger grade", ledger, receipt, show, write=write)
 
 
 def _benchmark(cases: Path) -> Result:
-    from lab.memory.ledger.grading import benchmark
-
     def show(receipt: dict[str, Any]) -> None:
         figures, metrics = receipt["benchmark"], receipt["metrics"]
         labels = list(figures["confusion_matrix"])
@@ -181,7 +177,7 @@ def _benchmark(cases: Path) -> Result:
             f"{_share(metrics['ignore_precision'])}; scores out of bounds: {figures['out_of_bounds']}."
         )
 
-    receipt, error = benchmark(cases), None
+    receipt, error = grading.benchmark(cases), None
     if receipt["failed"]:
         first = receipt["failed"][0]
         error = CheckFailed(
@@ -203,9 +199,7 @@ def archive(
 
     lab memory ledger get --raw still finds its lines.
     """
-    from lab.memory.ledger.archive import archive as run
-
-    receipt = run(ledger, log, folder=to, write=write)
+    receipt = archiving.archive(ledger, log, folder=to, write=write)
 
     def show(receipt: dict[str, Any]) -> None:
         moved = "is now" if receipt["written"] else "would become"
@@ -241,9 +235,7 @@ def lifecycle(
     A soft-archived observation is not found by searches and is never deleted. States change only along the allowed
     transitions; if one observation may not, none changes.
     """
-    from lab.memory.ledger.use import move
-
-    done = move(ledger, ids, to, reason=reason, actor=actor, write=write, now=at)
+    done = use.move(ledger, ids, to, reason=reason, actor=actor, write=write, now=at)
 
     def show(receipt: dict[str, Any]) -> None:
         emit_table(
@@ -277,11 +269,9 @@ def used(
     Sets last_used_at and counts the use, which delays decay; with --retrieved only last_retrieved_at. State and trust
     stay as they are. At most 64 observations at once.
     """
-    from lab.memory.ledger.use import MOST_REFS, use
-
-    if len(set(ids)) > MOST_REFS:
-        raise UnusableInput(f"{len(set(ids))} observations at once; one context cites at most {MOST_REFS}")
-    receipt = use(ledger, [f"obs:{number}" for number in ids], included=not retrieved, write=write, now=at)
+    if len(set(ids)) > use.MOST_REFS:
+        raise UnusableInput(f"{len(set(ids))} observations at once; one context cites at most {use.MOST_REFS}")
+    receipt = use.use(ledger, [f"obs:{number}" for number in ids], included=not retrieved, write=write, now=at)
 
     def show(receipt: dict[str, Any]) -> None:
         refreshed, missing = (receipt["selection"][f"{name}_record_refs"] for name in ("refreshed", "missing"))
@@ -310,10 +300,8 @@ def decay(
     names; P1 are preferences, decisions, facts, learnings, plans and entities; all others are P2. An archived
     observation is revived by lab memory ledger lifecycle --to active.
     """
-    from lab.memory.ledger.use import decay as run
-
     upstream = is_upstream(profile)
-    done = run(
+    done = use.decay(
         ledger,
         days={"P1": p1_days, "P2": p2_days},
         limit=limit or (1000 if upstream else None),
@@ -392,20 +380,17 @@ def writeback(
     counts as none; for the public sidecar it is a value, so that only --force ever replaces it. A killed run is
     finished by the same command.
     """
-    from lab.memory.ledger.writeback import Options, forced_fields
-    from lab.memory.ledger.writeback import writeback as run
-
     require_one(dry_run, write)
-    options = Options(
+    options = writing.Options(
         limit=limit,
         batch=batch,
-        forced=forced_fields(force, force_fields),
+        forced=writing.forced_fields(force, force_fields),
         upstream=is_upstream(profile),
         write=write,
         despite_gateway=despite_gateway,
         wait_seconds=wait,
     )
-    done = run(ledger, store, options)
+    done = writing.writeback(ledger, store, options)
     receipt = done.receipt(ledger, store)
     if receipt_file is not None:
         write_atomically(receipt_file, dump_json(receipt))

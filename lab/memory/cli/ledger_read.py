@@ -16,14 +16,16 @@ from lab.base.formatting import counted, shortened
 from lab.cli.options import in_utc
 from lab.cli.output import emit, emit_folded, emit_table
 from lab.cli.results import Result
+from lab.memory.ledger import ledger as stored
+from lab.memory.ledger import search as searching
+from lab.memory.ledger.archive import Pointer, pointer
+from lab.memory.ledger.grading import label_of
+from lab.memory.ledger.ledger import Observation, open_ledger
 from lab.recordings.model import LABELS, TIER_OF, UNKNOWN
 from lab.report.tables import folded
 
 if TYPE_CHECKING:
-    from lab.memory.ledger.archive import Pointer
     from lab.memory.ledger.drift import Drift, Part
-    from lab.memory.ledger.ledger import Observation
-    from lab.memory.ledger.search import Found
 
 # A fraction of a second, which a table has no room for.
 _FRACTION = re.compile(r"(?<=:\d\d)\.\d+")
@@ -35,9 +37,7 @@ PARTS_SHOWN = 14
 
 def identity(text: str) -> int:
     """Return the id in ``2`` or ``obs:2``, as packs cite it; raise :class:`UnusableInput` for anything else."""
-    from lab.memory.ledger.search import ids_in
-
-    if found := ids_in(text):
+    if found := searching.ids_in(text):
         return found[0]
     raise UnusableInput(f"{text!r}: is no id of an observation; give a number, or obs: and a number, as in obs:2")
 
@@ -84,13 +84,10 @@ def search(
     profile: Profile = "seed",
 ) -> Result:
     """Search a ledger by words."""
-    from lab.memory.ledger.ledger import open_ledger
-    from lab.memory.ledger.search import search as run
-
     if by not in ("composite", "relevance"):
         raise UnusableInput(f"--by {by}: expected composite or relevance")
     with open_ledger(ledger) as connection:
-        found = run(
+        found = searching.search(
             connection,
             query,
             now=now or datetime.now(UTC),
@@ -103,7 +100,7 @@ def search(
     return Result(found, _show_found, _found_json)
 
 
-def _show_found(found: Found) -> None:
+def _show_found(found: searching.Found) -> None:
     if found.hits:
         _emit_rows([hit.row for hit in found.hits])
     if found.retried is not None:
@@ -113,7 +110,7 @@ def _show_found(found: Found) -> None:
     emit(f"{counted(len(found.hits), 'result')}. Candidates by kind of search: {hits or 'none'}.")
 
 
-def _found_json(found: Found) -> dict[str, Any]:
+def _found_json(found: searching.Found) -> dict[str, Any]:
     results = [
         {
             **_row(hit.row),
@@ -135,12 +132,9 @@ def timeline(
 
     Those that are named are marked with >.
     """
-    from lab.memory.ledger.ledger import get as rows_of
-    from lab.memory.ledger.ledger import open_ledger
-
     around = {near for number in ids for near in range(number - window, number + window + 1)}
     with open_ledger(ledger) as connection:
-        rows = rows_of(connection, around)
+        rows = stored.get(connection, around)
     return Result(
         rows,
         lambda rows: _emit_rows(rows, marked=ids),
@@ -158,12 +152,8 @@ def get(
 
     Long fields are folded; --json has them as they are.
     """
-    from lab.memory.ledger.archive import pointer
-    from lab.memory.ledger.ledger import get as rows_of
-    from lab.memory.ledger.ledger import open_ledger
-
     with open_ledger(ledger) as connection:
-        rows = rows_of(connection, ids)
+        rows = stored.get(connection, ids)
         error = _missing(ids, rows)
         pointers = {row.id: pointer(connection, row.id) for row in rows}
     lines = {number: place.read() for number, place in pointers.items() if place and raw}
@@ -202,7 +192,6 @@ def _missing(ids: list[int], rows: list[Observation]) -> UnusableInput | None:
 
 
 def _all_fields(row: Observation, place: Pointer | None, line: str | None) -> dict[str, Any]:
-    """Return an observation with its detail and source as JSON has them."""
     source: dict[str, Any] | None = None
     if place is not None:
         source = {"log": str(place.log), "line": place.line, "byte": place.position, "length": place.length}
@@ -223,8 +212,6 @@ def _row(row: Observation) -> dict[str, Any]:
 
 
 def _emit_rows(rows: list[Observation], marked: Sequence[int] = ()) -> None:
-    from lab.memory.ledger.grading import label_of
-
     cells = [
         [
             row.id,
@@ -281,7 +268,7 @@ def drift(
         write_page(found, path.name, page)
 
     def show(found: Drift) -> None:
-        rows = nouns(found.kind)
+        rows = nouns(found.kind)[1]
         _emit_parts(by, rows, found.periods[-PARTS_SHOWN:], len(found.periods))
         emit()
         _emit_parts("scope", rows, found.scopes[:PARTS_SHOWN], len(found.scopes))

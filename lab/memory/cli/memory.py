@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from lab.base.errors import UnusableInput
-from lab.cli.options import Profile, Write
 from lab.cli.output import emit, emit_folded, emit_table
 from lab.cli.results import Result
+from lab.embedding.embedder import QUERY
 from lab.memory.cli import memory_files
 from lab.memory.cli.memory_options import (
-    AllowGateway,
     Category,
-    CompactEvery,
-    ConfigFile,
     DocsIndexFile,
-    EmbedderName,
     Folder,
     Limit,
     OnlyCategory,
+    Reading,
     ScopeName,
+    Searching,
+    Storing,
     VectorLength,
-    Wait,
     finish,
     opened,
     plain,
@@ -32,9 +30,12 @@ from lab.memory.cli.memory_options import (
     warn,
     with_places,
 )
-
-if TYPE_CHECKING:
-    from lab.systems.openclaw.recall_tool import Recalled
+from lab.memory.table.lance_lock import gateway_using, holder
+from lab.memory.tools.listing import memory_list, memory_stats
+from lab.memory.tools.store import memory_forget, memory_store
+from lab.systems.openclaw.recall.receipt import NAME
+from lab.systems.openclaw.recall_tool import Recalled, agent_recall, clamp_limit
+from lab.systems.openclaw.table.admin import preview
 
 
 def store(
@@ -45,14 +46,9 @@ def store(
     ] = None,
     category: Category = "other",
     scope: ScopeName = None,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-    embedder: EmbedderName = None,
     dimension: VectorLength = None,
-    despite_gateway: AllowGateway = False,
-    compact_every: CompactEvery = 128,
-    wait: Wait = 10.0,
-    write: Write = False,
+    *,
+    options: Storing,
 ) -> Result:
     """Store one memory.
 
@@ -61,25 +57,10 @@ def store(
     With --write and exit code 0 the memory is on disk and survives a kill of this process.
     Exit code 1: the memory was refused, by the preflight or as a secret.
     """
-    from lab.memory.tools.store import memory_store
-
     text = text_or_stdin(text)
-    with opened(
-        folder,
-        "store",
-        config=config,
-        profile=profile,
-        embedder=embedder,
-        dimension=dimension,
-        scope=scope,
-        write=write,
-        create=True,
-        despite_gateway=despite_gateway,
-        compact_every=compact_every,
-        wait=wait,
-    ) as session:
+    with opened(folder, "store", options, dimension=dimension, scope=scope, create=True) as session:
         result = memory_store(session.context, text, importance=importance, category=category, scope=scope)
-    return finish(result, session, change="memory store", write=write)
+    return finish(result, session, change="memory store", write=options.write)
 
 
 def recall(
@@ -87,23 +68,17 @@ def recall(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for, or - to read it from stdin.")],
     limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of memories.")] = 5,
     scope: ScopeName = None,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-    embedder: EmbedderName = None,
+    *,
+    options: Searching,
     docs: DocsIndexFile = None,
 ) -> Result:
     """Search memories as the agent's tool does.
 
     If there are too few, documents are added from the index of docs-ingest.
     """
-    from lab.embedding.embedder import QUERY
-    from lab.systems.openclaw.recall.receipt import NAME
-    from lab.systems.openclaw.recall_tool import agent_recall, clamp_limit
-    from lab.systems.openclaw.table.admin import preview
-
     query = text_or_stdin(query)
     with (
-        opened(folder, "recall", config=config, profile=profile, embedder=embedder, role=QUERY, scope=scope) as session,
+        opened(folder, "recall", options, role=QUERY, scope=scope) as session,
         memory_files.docs_lane(session, folder, docs) as lane,
         session.memories(query, lane) as memories,
     ):
@@ -124,13 +99,8 @@ def forget(
     folder: Folder,
     memory_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Delete the memory with this id.")] = None,
     query: Annotated[str | None, typer.Option(help="List the five nearest memories; delete nothing.")] = None,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-    embedder: EmbedderName = None,
-    despite_gateway: AllowGateway = False,
-    compact_every: CompactEvery = 128,
-    wait: Wait = 10.0,
-    write: Write = False,
+    *,
+    options: Storing,
 ) -> Result:
     """Delete one memory by its id, or list candidates for a query.
 
@@ -138,31 +108,19 @@ def forget(
     the disk, run lab memory compact --keep 0 --write.
     Exit code 1: there is no memory with this id.
     """
-    from lab.embedding.embedder import QUERY
-    from lab.memory.tools.store import memory_forget
-
     if (memory_id is None) == (query is None):
         raise UnusableInput("give either --id or --query")
-    if query is not None and embedder == "none":
+    if query is not None and options.embedder == "none":
         raise UnusableInput("--query needs an embedder: give --embedder, the model that made the vectors, or use --id")
-    with opened(
-        folder,
-        "forget",
-        config=config,
-        profile=profile,
-        embedder=embedder if query is not None else "none",
-        role=QUERY,
-        write=write if memory_id is not None else None,
-        despite_gateway=despite_gateway,
-        compact_every=compact_every,
-        wait=wait,
-    ) as session:
+    only_read = Searching(options.config, options.profile, options.embedder)
+    how = replace(options, embedder="none") if query is None else only_read
+    with opened(folder, "forget", how, role=QUERY) as session:
         result = memory_forget(session.context, memory_id=memory_id, query=query)
     if session.context.upstream:
         result = replace(result, text=result.text + ("\n\nHere memoryId is --id." if query is not None else ""))
     else:
         result = replace(result, text=result.text.replace("Re-run with memoryId", "Run again with --id"))
-    return finish(result, session, change="memory forget" if memory_id is not None else "", write=write)
+    return finish(result, session, change="memory forget" if query is None else "", write=options.write)
 
 
 def list_(
@@ -170,14 +128,11 @@ def list_(
     scope: ScopeName = None,
     category: OnlyCategory = None,
     limit: Limit = 50,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
+    *,
+    options: Reading,
 ) -> Result:
     """List memories, newest first, with secrets replaced."""
-    from lab.memory.tools.listing import memory_list
-    from lab.systems.openclaw.table.admin import preview
-
-    with opened(folder, "list", config=config, profile=profile, scope=scope) as session:
+    with opened(folder, "list", options, scope=scope) as session:
         result = memory_list(session.context, scope=scope, category=category, limit=limit)
     items = result.details["items"]
     lines = [f"[{item['category']}|{item['importance_label']}] {preview(item['text'])}" for item in items]
@@ -185,18 +140,9 @@ def list_(
     return finish(result, session)
 
 
-def stats(
-    folder: Folder,
-    scope: ScopeName = None,
-    category: OnlyCategory = None,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-) -> Result:
+def stats(folder: Folder, scope: ScopeName = None, category: OnlyCategory = None, *, options: Reading) -> Result:
     """Count memories by scope and category; describe the table."""
-    from lab.memory.table.lance_lock import gateway_using, holder
-    from lab.memory.tools.listing import memory_stats
-
-    with opened(folder, "stats", config=config, profile=profile, scope=scope) as session:
+    with opened(folder, "stats", options, scope=scope) as session:
         details = memory_stats(session.context, scope=scope, category=category).details
         table = session.require_table().describe() | {"gateway": gateway_using(folder), "writer": holder(folder)}
     warn(*session.notes)
@@ -204,7 +150,6 @@ def stats(
 
 
 def _show_stats(details: dict[str, Any]) -> None:
-    """Print the statistics as tables."""
     counts, table = details["stats"], details["table"]
     rows: list[tuple[str, object]] = [("memories", counts["count"])]
     absent = table["missingPluginColumns"]

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
 
 import typer
 
-from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
+from lab.base.errors import CannotMeasure, CheckFailed, LabError, UnusableInput
 from lab.base.formatting import counted
-from lab.cli.options import DryRun, Profile, Write, require_one
+from lab.cli.options import DryRun, Write, require_one
 from lab.cli.output import announce, announce_folded, emit, emit_folded
 from lab.cli.results import Result, changed
 from lab.memory.cli.memory_options import (
+    DEFAULT_EMBEDDER,
     AllowGateway,
-    CompactEvery,
-    ConfigFile,
+    Changing,
     DocsIndexFile,
-    EmbedderName,
     FileFormat,
     FileLimit,
     Folder,
     KeepDays,
     OnlyCategory,
+    Reading,
     ScopeName,
+    Searching,
+    Storing,
     VectorLength,
-    Wait,
     finish,
     named,
     opened,
@@ -38,13 +41,16 @@ from lab.memory.cli.memory_options import (
     require_scope,
     warn,
 )
-
-if TYPE_CHECKING:
-    from lab.base.errors import LabError
-    from lab.memory.tools.context import ToolResult
-    from lab.memory.tools.session import Configured, Session
-    from lab.systems.openclaw.config.settings import DocsSettings
-    from lab.systems.openclaw.docs.lane import DocsLane
+from lab.memory.table.lance_lock import gateway_using
+from lab.memory.tools.context import ToolContext, ToolResult
+from lab.memory.tools.docs_tools import memory_docs_ingest, memory_docs_search
+from lab.memory.tools.importing import memory_import
+from lab.memory.tools.listing import memory_export
+from lab.memory.tools.session import CLOCK_AND_IDS, Configured, DryTable, Session, configured
+from lab.systems.openclaw.config.settings import DocsSettings
+from lab.systems.openclaw.docs.index import DocsIndex
+from lab.systems.openclaw.docs.lane import DocsLane
+from lab.systems.openclaw.table.schema import write_protected
 
 SIZES = ("fragments", "bytes")
 _VECTORS = {"kept": "kept", "embedded": "embedded", "zero": "zero, because no embedder made one"}
@@ -73,22 +79,20 @@ def export(
     category: OnlyCategory = None,
     limit: FileLimit = None,
     raw: Annotated[bool, typer.Option("--no-redact", help="Keep secrets; by default they are replaced.")] = False,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
+    *,
+    options: Reading,
 ) -> Result:
     """Write memories to a file, oldest first, without vectors.
 
     The same table gives the same bytes. Only its owner can read the file.
     """
-    from lab.memory.tools.listing import memory_export
-
     require_format(file_format)
     if out.resolve().is_relative_to(folder.resolve()):
         raise UnusableInput(f"{out}: is inside the LanceDB folder; choose a file outside {folder}")
     if out.is_dir():
         raise UnusableInput(f"{out}: is a folder; name a file")
     _require_unprotected(out.parent)
-    with opened(folder, "export", config=config, profile=profile, scope=scope) as session:
+    with opened(folder, "export", options, scope=scope) as session:
         table = session.require_table()
         result = memory_export(
             session.context,
@@ -112,9 +116,8 @@ def docs_ingest(
         list[str] | None, typer.Option("--root", metavar="FOLDER", help="Folder with Markdown. Repeat for more.")
     ] = None,
     glob: Annotated[list[str] | None, typer.Option("--glob", help="Only files that match. Repeat for more.")] = None,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-    embedder: EmbedderName = None,
+    *,
+    options: Searching,
     docs: DocsIndexFile = None,
     despite_gateway: AllowGateway = False,
     write: Write = False,
@@ -124,11 +127,7 @@ def docs_ingest(
     Without a configuration every --root is allowed; with one, only folders
     inside its docsColdLane.sourceRoots.
     """
-    from lab.memory.table.lance_lock import gateway_using
-    from lab.memory.tools.docs_tools import memory_docs_ingest
-    from lab.memory.tools.session import configured
-
-    path, settings = docs or folder / "docs.sqlite", configured(config, profile)
+    path, settings = docs or folder / "docs.sqlite", configured(options.config, options.profile)
     if not folder.is_dir():
         raise UnusableInput(f"{folder}: no such folder; make it, or store a memory in it first")
     if not despite_gateway and path.resolve().is_relative_to(folder.resolve()) and (by := gateway_using(folder)):
@@ -142,7 +141,7 @@ def docs_ingest(
     # Nothing is embedded for an index that is thrown away.
     with (
         nullcontext(path) if write else _copied(path) as file,
-        closing(_index(file, embedder if write else "none")) as index,
+        closing(_index(file, options.embedder if write else "none")) as index,
     ):
         result = memory_docs_ingest(context, index, raw)
     roots = session.config.docs.source_roots
@@ -162,39 +161,27 @@ def docs_search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for.")],
     limit: Annotated[int | None, typer.Option(help="Maximum number of documents. [default: by configuration]")] = None,
     scope: ScopeName = None,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-    embedder: EmbedderName = None,
+    *,
+    options: Searching,
     docs: DocsIndexFile = None,
 ) -> Result:
     """Search the documents that docs-ingest indexed."""
-    from lab.memory.tools.docs_tools import memory_docs_search
-    from lab.memory.tools.session import configured
-    from lab.systems.openclaw.docs.lane import DocsLane
-
     path = docs or folder / "docs.sqlite"
     if not path.is_file():
         raise UnusableInput(f"{path}: no such index; lab memory docs-ingest makes it")
-    configuration = configured(config, profile)
+    configuration = configured(options.config, options.profile)
     require_scope(scope, configuration)
     settings = _docs_session(configuration, (), ())
     most = settings.config.docs.max_items if limit is None else max(1, limit)
     wider = replace(settings.config.docs, max_items=most)
     settings = replace(settings, config=replace(settings.config, docs=wider))
-    with closing(DocsLane(wider, _index(path, embedder))) as lane:
+    with closing(DocsLane(wider, _index(path, options.embedder))) as lane:
         result = memory_docs_search(_bare_context(settings, folder), lane, query, limit=limit, scope=scope)
     error = _error(result, result.text)
     return Result(result.details, lambda _: None if error else emit(result.text), plain, error=error)
 
 
-def backfill(
-    folder: Folder,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-    despite_gateway: AllowGateway = False,
-    wait: Wait = 10.0,
-    write: Write = False,
-) -> Result:
+def backfill(folder: Folder, options: Changing) -> Result:
     """Add the lab's columns to an older table.
 
     They are source_kind, source_ref, lang, hard_rule, media_refs, media_kind and
@@ -202,15 +189,8 @@ def backfill(
     Languages and hard rules follow from the texts; where a text came from stays
     unknown. The plugin ignores the columns. Run it again after an interruption.
     """
-    with opened(
-        folder,
-        "backfill",
-        config=config,
-        profile=profile,
-        write=write,
-        despite_gateway=despite_gateway,
-        wait=wait,
-    ) as session:
+    write = options.write
+    with opened(folder, "backfill", options) as session:
         table = session.require_table()
         missing = list(table.describe()["missingColumns"])
         if not write:
@@ -229,29 +209,13 @@ def backfill(
     return changed("memory backfill", folder, {"addedColumns": missing, "filledRows": filled}, show, write=write)
 
 
-def compact(
-    folder: Folder,
-    keep: KeepDays = 7.0,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-    despite_gateway: AllowGateway = False,
-    wait: Wait = 10.0,
-    write: Write = False,
-) -> Result:
+def compact(folder: Folder, keep: KeepDays = 7.0, *, options: Changing) -> Result:
     """Merge the files of a table, delete older versions.
 
     Older versions contain deleted texts, and can be restored with LanceDB.
     """
-    with opened(
-        folder,
-        "compact",
-        config=config,
-        profile=profile,
-        write=write,
-        despite_gateway=despite_gateway,
-        wait=wait,
-        keep_seconds=int(keep * 86400),
-    ) as session:
+    write = options.write
+    with opened(folder, "compact", options, keep_seconds=int(keep * 86400)) as session:
         table = session.require_table()
         before = after = table.describe()
         if write:
@@ -271,9 +235,6 @@ def compact(
 @contextmanager
 def docs_lane(session: Session, folder: Path, docs: Path | None) -> Iterator[DocsLane | None]:
     """Yield the documents of a recall; None if the lane is off or there is no index."""
-    from lab.systems.openclaw.docs.index import DocsIndex
-    from lab.systems.openclaw.docs.lane import DocsLane
-
     settings, path = session.context.config.docs, docs or folder / "docs.sqlite"
     if docs is not None and not docs.is_file():
         raise UnusableInput(f"{docs}: no such index; lab memory docs-ingest makes it")
@@ -288,9 +249,6 @@ def docs_lane(session: Session, folder: Path, docs: Path | None) -> Iterator[Doc
 @contextmanager
 def _copied(path: Path) -> Iterator[Path]:
     """Yield a copy of an index of documents, which may be missing, in a folder that is removed afterwards."""
-    import sqlite3
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory() as folder:
         copy = Path(folder, path.name)
         if path.is_file():
@@ -304,9 +262,7 @@ def _copied(path: Path) -> Iterator[Path]:
 
 
 def _index(path: Path, embedder: str | None) -> Any:
-    from lab.systems.openclaw.docs.index import DocsIndex
-
-    name = "all-MiniLM-L6-v2" if embedder is None else embedder
+    name = DEFAULT_EMBEDDER if embedder is None else embedder
     model = named(name)
     return DocsIndex(path, model.encode if model else None, name)
 
@@ -321,17 +277,10 @@ def _docs_session(settings: Configured, roots: tuple[str, ...], globs: tuple[str
 
 def _bare_context(settings: Configured, folder: Path) -> Any:
     """Return a context without a table, for tools that read documents alone."""
-    import time
-    import uuid
-
-    from lab.memory.tools.context import ToolContext
-    from lab.memory.tools.session import DryTable
-
     return ToolContext(
         DryTable(None),
         settings.config,
-        lambda: time.time_ns() // 1_000_000,
-        lambda: str(uuid.uuid4()),
+        *CLOCK_AND_IDS,
         None,
         1,
         str(folder),
@@ -341,8 +290,6 @@ def _bare_context(settings: Configured, folder: Path) -> Any:
 
 def _require_unprotected(folder: Path) -> None:
     """Raise :class:`UnusableInput` for a write-protected folder, also for root."""
-    from lab.systems.openclaw.table.schema import write_protected
-
     if protected := write_protected(folder):
         raise UnusableInput(f"{protected}: is write-protected; nothing was written")
 
@@ -364,15 +311,10 @@ def import_(
     ] = "id_text",
     scope: ScopeName = None,
     limit: FileLimit = None,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-    embedder: EmbedderName = None,
     dimension: VectorLength = None,
-    despite_gateway: AllowGateway = False,
-    compact_every: CompactEvery = 128,
-    wait: Wait = 10.0,
     dry_run: DryRun = False,
-    write: Write = False,
+    *,
+    options: Storing,
 ) -> Result:
     """Append the memories of a file in one commit.
 
@@ -380,28 +322,14 @@ def import_(
     it again after an interruption: what is stored is skipped.
     Exit code 1: some records could not be imported; the others are stored.
     """
-    from lab.memory.tools.importing import memory_import
-
+    write = options.write
     require_one(dry_run, write)
     require_format(file_format)
     if dedupe not in ("none", "id", "id_text"):
         raise UnusableInput(f"--dedupe {dedupe}: expected none, id or id_text")
     if not source.is_file():
         raise UnusableInput(f"{source}: {'is a folder' if source.is_dir() else 'no such file'}")
-    with opened(
-        folder,
-        "import",
-        config=config,
-        profile=profile,
-        embedder=embedder,
-        dimension=dimension,
-        scope=scope,
-        write=write,
-        create=True,
-        despite_gateway=despite_gateway,
-        compact_every=compact_every,
-        wait=wait,
-    ) as session:
+    with opened(folder, "import", options, dimension=dimension, scope=scope, create=True) as session:
         result = memory_import(
             session.context,
             source,
@@ -447,7 +375,6 @@ def _show(details: dict[str, Any], dimension: int, *, will: str) -> None:
 
 
 def _place(entry: dict[str, Any]) -> str:
-    """Return where a record is, and what is the matter with it."""
     at = f"line {entry['line']}" if "line" in entry else f"record {entry['index'] + 1}"
     reason = entry["reason"]
     return f"{at}: {reason} ({_REASONS[reason]})" if reason in _REASONS else f"{at}: {reason}"

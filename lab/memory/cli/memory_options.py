@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from lab.base.errors import CannotMeasure, CheckFailed, LabError, UnusableInput
+from lab.cli.options import Profile, Write
 from lab.cli.output import announce_folded, emit
 from lab.cli.results import Result, changed
+from lab.embedding.embedder import DOCUMENT, Embedder, Role
+from lab.embedding.vectors import embedder_named
+from lab.memory.table.lance_table import KEEP_SECONDS, LanceTable, TableSettings, require_permitted
+from lab.memory.tools.context import ToolContext, ToolResult
+from lab.memory.tools.session import (
+    CLOCK_AND_IDS,
+    Configured,
+    DryTable,
+    Session,
+    configured,
+    new_length,
+    require_dimension,
+)
 from lab.report.tables import folded
-
-if TYPE_CHECKING:
-    from lab.embedding.embedder import Embedder, Role
-    from lab.memory.tools.context import ToolResult
-    from lab.memory.tools.session import Configured, Session
+from lab.systems.openclaw.js import js_json
+from lab.systems.openclaw.memory import CATEGORIES
+from lab.systems.openclaw.recall.scope import normalise
+from lab.systems.openclaw.table.admin import iso_time
+from lab.systems.openclaw.table.schema import TABLE
 
 _KEY = "weijiMemoryPreflight"
+DEFAULT_EMBEDDER = "all-MiniLM-L6-v2"
+# What each error of the preflight's command means, and what to do.
+_FAILURES = {
+    "ENOENT": ("was not found", f"set {_KEY}.command to its path"),
+    "EACCES": ("is not executable", f"make it so, or correct {_KEY}.command"),
+    "ETIMEDOUT": ("took longer than {} ms", f"raise {_KEY}.timeoutMs"),
+    "invalid_output": ("printed no JSON object", 'let it print one, such as {"ok": true}'),
+}
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The LanceDB folder that contains memories.lance.")]
 ScopeName = Annotated[str | None, typer.Option("--scope", help="The scope. [default: by configuration]")]
 
@@ -43,16 +66,9 @@ def preflight_sentence(receipt: dict[str, Any] | None) -> str:
 
 
 def _failure(receipt: dict[str, Any]) -> tuple[str, str]:
-    """Return why the command failed, and what to do."""
-    command, error = receipt["command"], receipt["errorCode"]
-    if error == "ENOENT":
-        return f"the command {command!r} was not found", f"set {_KEY}.command to its path"
-    if error == "EACCES":
-        return f"the command {command!r} is not executable", f"make it so, or correct {_KEY}.command"
-    if error == "ETIMEDOUT":
-        return f"the command {command!r} took longer than {receipt['timeoutMs']} ms", f"raise {_KEY}.timeoutMs"
-    if error == "invalid_output":
-        return f"the command {command!r} printed no JSON object", 'let it print one, such as {"ok": true}'
+    command, known = receipt["command"], _FAILURES.get(receipt["errorCode"])
+    if known:
+        return f"the command {command!r} {known[0].format(receipt['timeoutMs'])}", known[1]
     if receipt["errorMessage"] is None:
         why = receipt["wrapperFailReason"] or "no reason given"
         return f"the command {command!r} reported that it failed ({why})", "see its log"
@@ -62,8 +78,6 @@ def _failure(receipt: dict[str, Any]) -> tuple[str, str]:
 
 def _category_of(name: str | None) -> str | None:
     """Return a category as given; raise :class:`UnusableInput` for an unknown one, which the tools take as none."""
-    from lab.systems.openclaw.memory import CATEGORIES
-
     if name is not None and name.strip().lower() not in CATEGORIES:
         raise UnusableInput(f"--category {name}: expected {', '.join(CATEGORIES[:-1])} or {CATEGORIES[-1]}")
     return name
@@ -114,6 +128,40 @@ CompactEvery = Annotated[int, typer.Option(min=1, help="Number of commits after 
 Wait = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for another writer of the lab.")]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Options of a command that reads the table."""
+
+    config: ConfigFile = None
+    profile: Profile = "seed"
+
+
+@dataclass(frozen=True, slots=True)
+class Searching(Reading):
+    """Options of one that searches it."""
+
+    embedder: EmbedderName = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changing(Reading):
+    """Options of one that changes the table as a whole."""
+
+    despite_gateway: AllowGateway = False
+    wait: Wait = 10.0
+    write: Write = False
+
+
+@dataclass(frozen=True, slots=True)
+class Storing(Searching):
+    """Options of one that adds or deletes memories."""
+
+    despite_gateway: AllowGateway = False
+    compact_every: CompactEvery = 128
+    wait: Wait = 10.0
+    write: Write = False
+
+
 DocsIndexFile = Annotated[
     Path | None, typer.Option("--docs", metavar="FILE", help="Index of the documents. [default: FOLDER/docs.sqlite]")
 ]
@@ -162,48 +210,77 @@ def text_or_stdin(text: str) -> str:
 def opened(
     folder: Path,
     command: str,
+    options: Reading,
     *,
-    config: Path | None,
-    profile: str,
-    embedder: str | None = "none",
-    compact_every: int = 128,
-    wait: float = 10.0,
-    keep_seconds: int | None = None,
-    role: Role = "document",
+    keep_seconds: int = KEEP_SECONDS,
+    role: Role = DOCUMENT,
     scope: str | None = None,
-    write: bool | None = None,
-    **options: Any,
+    create: bool = False,
+    dimension: int | None = None,
 ) -> Iterator[Session]:
-    """Yield the session of a command (:func:`lab.memory.tools.session.open_session`).
+    """Yield the session of a command; close the table at the end.
 
-    ``write`` is None for one that only reads; one that would change the table without ``write`` is dry.
+    One that has the option ``write`` and is called without it is dry: it is refused where the change would be. With
+    ``create``, a table is made if there is none, with vectors of the embedder's length or of ``dimension``. ``role`` is
+    how texts are embedded. Raises :class:`UnusableInput` if the embedder's vectors have another length than the
+    table's.
     """
-    from lab.memory.table.lance_table import TableSettings
-    from lab.memory.tools.session import configured, open_session
-
-    configuration = configured(config, profile)
+    configuration = configured(options.config, options.profile)
+    config = configuration.config
     require_scope(scope, configuration)
-    settings = TableSettings(compact_every=compact_every, wait_seconds=wait)
-    name = "all-MiniLM-L6-v2" if embedder is None else embedder
-    with open_session(
-        folder,
-        configuration=configuration,
-        embedder=named(name),
-        role=role,
-        settings=settings if keep_seconds is None else replace(settings, keep_seconds=keep_seconds),
-        what=f"lab memory {command}",
-        model="" if name == "none" else name,
-        write=write is not None,
-        dry_run=write is False,
-        **options,
-    ) as session:
-        yield session
+    given: dict[str, Any] = {"embedder": "none", "compact_every": 128, "wait": 10.0, "despite_gateway": False}
+    given |= {"write": None} | {field.name: getattr(options, field.name) for field in fields(options)}
+    name = DEFAULT_EMBEDDER if given["embedder"] is None else given["embedder"]
+    embedder, is_dry, despite_gateway = named(name), given["write"] is False, given["despite_gateway"]
+    exists = (folder / f"{TABLE}.lance").is_dir()
+    writing = given["write"] is True and not config.read_only
+    if is_dry and not config.read_only:
+        require_permitted(folder, despite_gateway=despite_gateway)
+    length = new_length(embedder, dimension) if create and not exists else None
+    table: LanceTable | None = None
+    if exists or not (create and is_dry):
+        table = LanceTable(
+            folder,
+            create=length if writing else None,
+            read_only=not writing,
+            despite_gateway=despite_gateway,
+            settings=TableSettings(
+                compact_every=given["compact_every"], keep_seconds=keep_seconds, wait_seconds=given["wait"]
+            ),
+            what=f"lab memory {command}",
+        )
+    try:
+        if is_dry and table is not None:
+            table.require_changeable()
+        columns = table.dimension if table else length or 1
+        if embedder is not None:
+            require_dimension(folder, embedder, columns)
+
+        def embed(texts: Sequence[str]) -> list[list[float]]:
+            vectors: list[list[float]] = embedder.encode(texts, role).tolist() if embedder else []
+            return vectors
+
+        context = ToolContext(
+            DryTable(table) if is_dry or table is None else table,
+            config,
+            *CLOCK_AND_IDS,
+            embed if embedder else None,
+            columns,
+            str(folder),
+            TABLE,
+            "" if name == "none" else name,
+            configuration.read_only_source,
+            # A dry run must not start a command that may record the memory.
+            None if is_dry else configuration.preflight,
+        )
+        yield Session(table, context, embedder)
+    finally:
+        if table is not None:
+            table.close()
 
 
 def require_scope(scope: str | None, configuration: Configured) -> None:
     """Raise :class:`UnusableInput` for a scope for which the tools would take the default one."""
-    from lab.systems.openclaw.recall.scope import normalise
-
     policy = configuration.config.scope_policy
     if scope is not None and normalise(scope, policy).invalid:
         # The text is not repeated, because it may hold a secret.
@@ -215,8 +292,6 @@ def require_scope(scope: str | None, configuration: Configured) -> None:
 
 def named(name: str) -> Embedder | None:
     """Return an embedder by name, or None for ``none``."""
-    from lab.embedding.vectors import embedder_named
-
     return None if name == "none" else embedder_named(name)
 
 
@@ -228,18 +303,12 @@ def require_format(name: str | None) -> None:
 
 def plain(value: dict[str, Any]) -> dict[str, Any]:
     """Return the details of a tool as JSON values, with numbers as JavaScript writes them."""
-    import json
-
-    from lab.systems.openclaw.js import js_json
-
     details: dict[str, Any] = json.loads(js_json(value))
     return details
 
 
 def with_places(text: str, lines: Sequence[str], memories: Sequence[dict[str, Any]]) -> str:
     """Return the text of a tool with id, scope and time below each of its numbered lines."""
-    from lab.systems.openclaw.table.admin import iso_time
-
     at = 0
     for number, (line, memory) in enumerate(zip(lines, memories, strict=True), 1):
         start = text.find(f"{number}. {line}", at)
@@ -278,7 +347,7 @@ def finish(
     """
     table = session.table
     warn(*session.notes, *result.log)
-    kept = {} if table is None else {"tableSettings": table.settings.describe(), "compactions": table.compactions}
+    kept = {} if table is None else {"tableSettings": asdict(table.settings), "compactions": table.compactions}
     details, refusal = plain({**result.details, **kept}), _refusal(result, session)
 
     def show(_: object) -> None:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.base.errors import LabError, UnusableInput
+from lab.base.files import read_text
 from lab.base.formatting import counted
+from lab.base.token_estimate import tokens
 from lab.cli.options import Write
 from lab.cli.output import complain, emit, emit_folded, emit_table, emit_unless_written
 from lab.cli.results import Result
 from lab.memory.cli.facts import HERE
 from lab.memory.cli.ledger_read import Profile, is_upstream
+from lab.memory.ledger.use import MOST_REFS
+from lab.memory.ledger.use import use as record
+from lab.memory.pack import candidate as of
+from lab.memory.pack import packer
+from lab.memory.pack.packer import Pack, trace
 
 if TYPE_CHECKING:
-    from lab.memory.pack.candidate import Lane, Settings
-    from lab.memory.pack.packer import Pack
     from lab.memory.pack.sources import LedgerLane
 
 # How the command takes each source (lab/memory/pack/sources.py).
@@ -36,6 +42,10 @@ OPTIONS = {
     "graph": "--graph",
     "documents": "--docs",
 }
+
+
+def _source(kind: str, about: str) -> Any:
+    return typer.Option(metavar=kind, readable=False, help=about)
 
 
 def pack(
@@ -62,36 +72,16 @@ def pack(
     no_dissent: Annotated[
         bool, typer.Option("--no-dissent", help="Reserve no slot for evidence that disagrees with the bundle.")
     ] = False,
-    docs: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", readable=False, help="Also search the Markdown and text files of a folder."),
-    ] = None,
+    docs: Annotated[Path | None, _source("FOLDER", "Also search the Markdown and text files of a folder.")] = None,
     episodes: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="LEDGER", readable=False, help="Also search the episodes in a ledger (lab memory episodes)."
-        ),
+        Path | None, _source("LEDGER", "Also search the episodes in a ledger (lab memory episodes).")
     ] = None,
-    facts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", readable=False, help="Also search the facts that hold now (lab memory facts)."),
-    ] = None,
+    facts: Annotated[Path | None, _source("FILE", "Also search the facts that hold now (lab memory facts).")] = None,
     facts_ledger: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="LEDGER",
-            readable=False,
-            help="The ledger with the sources of --facts. [default: the only LEDGER]",
-        ),
+        Path | None, _source("LEDGER", "The ledger with the sources of --facts. [default: the only LEDGER]")
     ] = None,
-    facts_root: Annotated[
-        Path,
-        typer.Option(metavar="FOLDER", readable=False, help="The base folder of relative source paths in --facts."),
-    ] = HERE,
-    graph: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", readable=False, help="Also search an exported graph (lab memory graph export)."),
-    ] = None,
+    facts_root: Annotated[Path, _source("FOLDER", "The base folder of relative source paths in --facts.")] = HERE,
+    graph: Annotated[Path | None, _source("FILE", "Also search an exported graph (lab memory graph export).")] = None,
     rerank: Annotated[
         str | None,
         typer.Option(
@@ -129,14 +119,8 @@ def pack(
     the budget, is cut to its abstract. Part of a raw record is used only if it alone has a number or name of the query.
     --use changes a ledger, and only with --write. --rerank keeps its answers in the cache.
     """
-    import time
-    from datetime import UTC
-
     from lab import __version__
-    from lab.memory.pack.packer import gather
-    from lab.memory.pack.packer import pack as packed
     from lab.memory.pack.sources import Sources
-    from lab.memory.pack.trace import trace
 
     _require("--tail", tail, {"--tail-tokens": tail_tokens is not None})
     _require("--rerank", rerank, {"--rerank-key-env": rerank_key_env, "--allow-remote": allow_remote})
@@ -160,9 +144,9 @@ def pack(
             raise UnusableInput("nothing to pack from; give a ledger, --docs, --episodes, --facts or --graph")
         lanes = _reranked(lanes, rerank, rerank_key_env, allow_remote=allow_remote)
         started = time.perf_counter()
-        founds = gather(lanes, query, settings, scope=scope, now_ms=now_ms)
+        founds = packer.gather(lanes, query, settings, scope=scope, now_ms=now_ms)
     searched = time.perf_counter()
-    done = packed(query, founds, settings, scope=scope, now_ms=now_ms, tail=turns)
+    done = packer.pack(query, founds, settings, scope=scope, now_ms=now_ms, tail=turns)
     ended = time.perf_counter()
     uses = [receipt for lane in sources for receipt in _used(lane, done.refs, at, write=write)] if use else []
     refreshed = [ref for receipt in uses for ref in receipt["selection"]["refreshed_record_refs"]]
@@ -184,24 +168,22 @@ def pack(
 
 def _settings(
     upstream: bool, limit: int, budget: int, trust: str | None, no_dissent: bool, tail_tokens: int
-) -> Settings:
-    from lab.memory.pack import candidate as of
-
-    tail = of.Tail(tokens=tail_tokens)
+) -> of.Settings:
     base = of.upstream() if upstream else of.Settings()
-    policy = of.require_choice("--trust", trust or base.trust_policy, (of.OFF, of.EXCLUDE_QUARANTINED))
+    policy = trust or base.trust_policy
+    if policy not in (of.OFF, of.EXCLUDE_QUARANTINED):
+        raise UnusableInput(f"--trust {policy}: expected {of.OFF} or {of.EXCLUDE_QUARANTINED}")
     return replace(
         base,
         limit=limit,
         budget_tokens=budget,
         trust_policy=policy,
-        tail=tail,
+        tail=of.Tail(tokens=tail_tokens),
         dissent=base.dissent and not no_dissent,
     )
 
 
-def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_remote: bool) -> list[Lane]:
-    """Return the lanes with a reranker, if there is one."""
+def _reranked(lanes: list[of.Lane], url: str | None, key_env: str | None, *, allow_remote: bool) -> list[of.Lane]:
     from lab.memory.pack.sources import RerankedLane
     from lab.systems.openclaw.config.settings import Rerank
     from lab.systems.rerank import checked
@@ -216,8 +198,6 @@ def _turns(tail: Path | None) -> list[str]:
     """Return the turns of a file: a JSON list of texts, or lines. A broken character is no reason to pack nothing."""
     if tail is None:
         return []
-    from lab.base.files import read_text
-
     text = read_text(tail, errors="replace")
     try:
         value = json.loads(text)
@@ -239,8 +219,6 @@ def _require(needed: str, given: object, options: Mapping[str, object]) -> None:
 
 def _used(lane: LedgerLane, refs: Sequence[str], at: datetime, *, write: bool) -> list[dict[str, Any]]:
     """Record that observations of a ledger were used; return the receipts, each of as many as one may have."""
-    from lab.memory.ledger.use import MOST_REFS
-
     own = [ref.removeprefix(lane.prefix) for ref in refs if ref.startswith(f"{lane.prefix}obs:")]
     return [
         _recorded(lane, own[start : start + MOST_REFS], at, write=write)
@@ -250,8 +228,6 @@ def _used(lane: LedgerLane, refs: Sequence[str], at: datetime, *, write: bool) -
 
 def _recorded(lane: LedgerLane, own: Sequence[str], at: datetime, *, write: bool) -> dict[str, Any]:
     """Record that observations of a ledger were used; return the receipt. A ledger that cannot be written is named."""
-    from lab.memory.ledger.use import use as record
-
     try:
         receipt = record(lane.path, own, write=write, now=at)
     except LabError as error:
@@ -265,7 +241,6 @@ def _recorded(lane: LedgerLane, own: Sequence[str], at: datetime, *, write: bool
 
 
 def _payload(done: Pack, stamp: str) -> dict[str, Any]:
-    """Return a pack as JSON has it, under the names of the sidecar."""
     return {
         "bundle_text": done.bundle_text,
         "items": [
@@ -278,8 +253,6 @@ def _payload(done: Pack, stamp: str) -> dict[str, Any]:
 
 
 def _emit(done: Pack, explained: dict[str, Any] | None) -> None:
-    from lab.base.token_estimate import tokens
-
     if done.lines:
         emit(done.bundle_text)
         emit()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 import time
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,13 +17,23 @@ from lab.cli.options import Write
 from lab.cli.output import emit, emit_folded, emit_table
 from lab.cli.results import Result, changed
 from lab.memory.cli.memory_options import AllowGateway, Folder, KeepDays, Wait, not_written, warn
-
-if TYPE_CHECKING:
-    from lab.memory.store.checkout import Checkout
-    from lab.memory.store.index import Done, Status, Thresholds
-    from lab.memory.store.tags import Listed
-    from lab.memory.table.lance_table import LanceTable
-    from lab.systems.openclaw.table.contents import Contents
+from lab.memory.store import index as indexes
+from lab.memory.store.checkout import Checkout, check_out
+from lab.memory.store.tags import (
+    Listed,
+    create_tag,
+    create_version_tag,
+    delete_tag,
+    list_tags,
+    open_for_tags,
+    place_of,
+    read_manifest,
+    receipt_of,
+    require_table,
+    root_of,
+)
+from lab.memory.table.lance_table import LanceTable, TableSettings, require_permitted
+from lab.systems.openclaw.table.contents import Contents
 
 Root = Annotated[
     Path | None, typer.Option("--root", metavar="DIR", help="Folder of the tags. [default: FOLDER-snapshots]")
@@ -45,6 +56,24 @@ AGREEMENT = 0.95
 ICU = "a gateway with LanceDB 0.27 cannot search an icu index, so that it finds nothing by words; ngram works there"
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Options of a command that changes the table or its tags."""
+
+    write: Write = False
+    despite_gateway: AllowGateway = False
+    wait: Wait = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds(indexes.Thresholds):
+    """The thresholds as options."""
+
+    unindexed: Unindexed = 0.1
+    fragments: Fragments = 32
+    vector_rows: VectorRows = None
+
+
 def add(
     folder: Folder,
     name: TagName,
@@ -52,9 +81,8 @@ def add(
     in_table: Annotated[
         bool, typer.Option("--in-table", help="Tag the version inside the table instead of copying it; needs --write.")
     ] = False,
-    write: Write = False,
-    despite_gateway: AllowGateway = False,
-    wait: Wait = 10.0,
+    *,
+    writing: Writing,
 ) -> Result:
     """Keep the table as it is now, under a name.
 
@@ -63,19 +91,14 @@ def add(
     is copied: the version stays in the table, which no compaction then deletes,
     and is lost with the table; this needs --write.
     """
-    from lab.memory.store.tags import create_tag, create_version_tag, open_for_tags, receipt_of, root_of
-    from lab.memory.table.lance_table import require_permitted
-
-    started, tags = time.perf_counter_ns(), root_of(folder, root)
+    started, tags, write = time.perf_counter_ns(), root_of(folder, root), writing.write
     if not in_table:
         # The copy is the lab's own output.
         write, manifest = True, create_tag(folder, name, tags, now=datetime.now(UTC))
     else:
         if not write:
-            require_permitted(folder, despite_gateway=despite_gateway)
-        with open_for_tags(
-            folder, "lab memory tags add", despite_gateway=despite_gateway, wait=wait, write=write
-        ) as table:
+            require_permitted(folder, despite_gateway=writing.despite_gateway)
+        with open_for_tags(folder, "lab memory tags add", **asdict(writing)) as table:
             manifest = create_version_tag(folder, name, tags, now=datetime.now(UTC), table=table, write=write)
 
     def show(_: object) -> None:
@@ -98,8 +121,6 @@ def list_(
 
     Exit code 1: --check found a damaged tag.
     """
-    from lab.memory.store.tags import list_tags, require_table, root_of
-
     started, tags = time.perf_counter_ns(), root_of(folder, root)
     if not tags.is_dir():
         # A name that was mistyped has no tags either.
@@ -125,9 +146,8 @@ def checkout(
     name: TagName,
     root: Root = None,
     backup: Backup = False,
-    write: Write = False,
-    despite_gateway: AllowGateway = False,
-    wait: Wait = 10.0,
+    *,
+    writing: Writing,
 ) -> Result:
     """Put the table of a tag in the place of the present one.
 
@@ -135,14 +155,9 @@ def checkout(
     copied to DIR/_checkout-backups first. Then the two tables are exchanged in
     one step. Start the gateway again afterwards.
     """
-    from lab.memory.store.checkout import check_out
-    from lab.memory.store.tags import place_of, root_of
-
-    started, tags = time.perf_counter_ns(), root_of(folder, root)
+    started, tags, write = time.perf_counter_ns(), root_of(folder, root), writing.write
     place = place_of(tags, name, backup=backup)
-    done = check_out(
-        folder, place, tags, now=datetime.now(UTC), write=write, despite_gateway=despite_gateway, wait=wait
-    )
+    done = check_out(folder, place, tags, now=datetime.now(UTC), **asdict(writing))
     warn(*done.notes)
     undo = _undo(folder, root, done)
     receipt = _receipt("checkout", folder, tags, started) | {
@@ -166,19 +181,9 @@ def checkout(
     return changed("memory tags checkout", folder, receipt, show, write=write)
 
 
-def delete(
-    folder: Folder,
-    name: TagName,
-    root: Root = None,
-    backup: Backup = False,
-    write: Write = False,
-    despite_gateway: AllowGateway = False,
-    wait: Wait = 10.0,
-) -> Result:
+def delete(folder: Folder, name: TagName, root: Root = None, backup: Backup = False, *, writing: Writing) -> Result:
     """Delete a tag or a backup; the table stays as it is."""
-    from lab.memory.store.tags import delete_tag, open_for_tags, place_of, read_manifest, root_of
-
-    started, tags = time.perf_counter_ns(), root_of(folder, root)
+    started, tags, write = time.perf_counter_ns(), root_of(folder, root), writing.write
     place = place_of(tags, name, backup=backup)
     try:
         in_table = read_manifest(place).lance_tag
@@ -186,9 +191,7 @@ def delete(
         # A damaged tag can be deleted.
         in_table = False
     if write and in_table and (folder / "memories.lance").is_dir():
-        with open_for_tags(
-            folder, "lab memory tags delete", despite_gateway=despite_gateway, wait=wait, write=True
-        ) as table:
+        with open_for_tags(folder, "lab memory tags delete", **asdict(writing)) as table:
             delete_tag(place, table)
     elif write:
         delete_tag(place, None)
@@ -209,8 +212,6 @@ def _contents(contents: Contents | None) -> dict[str, Any] | None:
 
 
 def _listed(listed: Listed) -> dict[str, Any]:
-    from lab.memory.store.tags import receipt_of
-
     return {"tag": listed.tag, "problem": listed.problem} if listed.manifest is None else receipt_of(listed.manifest)
 
 
@@ -224,7 +225,6 @@ def _row(listed: Listed, kind: str) -> list[str]:
 
 
 def _undo(folder: Path, root: Path | None, done: Checkout) -> str:
-    """Return the command that undoes a checkout; blank if there is nothing to go back to."""
     if not done.backup:
         return ""
     words = ["lab", "memory", "tags", "checkout", str(folder), done.backup, *(["--root", str(root)] if root else [])]
@@ -233,18 +233,14 @@ def _undo(folder: Path, root: Path | None, done: Checkout) -> str:
 
 def status(
     folder: Folder,
-    unindexed: Unindexed = 0.1,
-    fragments: Fragments = 32,
-    vector_rows: VectorRows = None,
+    thresholds: Thresholds,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if an index is missing or stale.")] = False,
 ) -> Result:
     """Show the indexes of a table and what is due."""
-    from lab.memory.store import index
-
     started = time.perf_counter_ns()
-    with _table(folder, "status", write=None) as table:
-        found = index.status(table, _thresholds(unindexed, fragments, vector_rows))
-        receipt = index.receipt_of("status", table, found, started)
+    with _table(folder, "status") as table:
+        found = indexes.status(table, thresholds)
+        receipt = indexes.receipt_of("status", table, found, started)
     why, command = _due(folder, found)
 
     def show(_: object) -> None:
@@ -268,12 +264,9 @@ def build(
         ),
     ] = "simple",
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build the indexes anew that are there.")] = False,
-    unindexed: Unindexed = 0.1,
-    fragments: Fragments = 32,
-    vector_rows: VectorRows = None,
-    write: Write = False,
-    despite_gateway: AllowGateway = False,
-    wait: Wait = 10.0,
+    *,
+    thresholds: Thresholds,
+    writing: Writing,
 ) -> Result:
     """Build the indexes that are missing.
 
@@ -281,61 +274,48 @@ def build(
     --vector-from on the vectors. An index of texts changes what a gateway finds,
     and one of vectors loses some: tag the table first.
     """
-    from lab.memory.store import index
-
-    if words not in index.WORDS:
+    if words not in indexes.WORDS:
         raise UnusableInput(f"--words {words}: expected simple, ngram or icu")
     if words == "icu":
         warn(ICU)
-    started, thresholds = time.perf_counter_ns(), _thresholds(unindexed, fragments, vector_rows)
-    with _table(folder, "build", write=write, despite_gateway=despite_gateway, wait=wait) as table:
+    started, write = time.perf_counter_ns(), writing.write
+    with _table(folder, "build", writing) as table:
         if write:
-            done = index.build(table, thresholds, words=words, rebuild=rebuild)
+            done = indexes.build(table, thresholds, words=words, rebuild=rebuild)
         else:
-            before = index.status(table, thresholds)
+            before = indexes.status(table, thresholds)
             names = [f"{column}_idx" for column, _ in before.missing]
-            done = index.Done(before, before, (*names, *(one.name for one in before.indexes if rebuild)))
+            done = indexes.Done(before, before, (*names, *(one.name for one in before.indexes if rebuild)))
         warn(*table.notes)
-        receipt = index.receipt_of("build", table, done, started)
+        receipt = indexes.receipt_of("build", table, done, started)
 
     def show(_: object) -> None:
         _report(done, "built" if write else "would build")
         if done.agreement is not None:
-            found = f"the vector index finds {done.agreement:.0%} of the nearest {index.TOP} rows"
+            found = f"the vector index finds {done.agreement:.0%} of the nearest {indexes.TOP} rows"
             emit_folded(f"{'warning: ' if done.agreement < AGREEMENT else ''}{found}")
 
     return changed("memory index build", folder, receipt, show, write=write, due=bool(done.changed))
 
 
-def optimize(
-    folder: Folder,
-    keep: KeepDays = 7.0,
-    unindexed: Unindexed = 0.1,
-    fragments: Fragments = 32,
-    vector_rows: VectorRows = None,
-    write: Write = False,
-    despite_gateway: AllowGateway = False,
-    wait: Wait = 10.0,
-) -> Result:
+def optimize(folder: Folder, keep: KeepDays = 7.0, *, thresholds: Thresholds, writing: Writing) -> Result:
     """Merge files and update the indexes, if that is due.
 
     It is due if a threshold is reached; lower ones, such as --max-fragments 2,
     make it due earlier. Builds no index. Versions with a tag
     stay, however old.
     """
-    from lab.memory.store import index
-
-    started, thresholds = time.perf_counter_ns(), _thresholds(unindexed, fragments, vector_rows)
-    with _table(folder, "optimize", write=write, despite_gateway=despite_gateway, wait=wait, keep_days=keep) as table:
+    started, write = time.perf_counter_ns(), writing.write
+    with _table(folder, "optimize", writing, keep_days=keep) as table:
         if write:
-            done = index.optimize(table, thresholds)
+            done = indexes.optimize(table, thresholds)
         else:
-            before = index.status(table, thresholds)
+            before = indexes.status(table, thresholds)
             stale = tuple(one.name for one in before.indexes if one.unindexed)
             due = bool(before.reasons)
-            done = index.Done(before, before, ("files", *stale) if due else ())
+            done = indexes.Done(before, before, ("files", *stale) if due else ())
         warn(*table.notes)
-        receipt = index.receipt_of("optimize", table, done, started)
+        receipt = indexes.receipt_of("optimize", table, done, started)
 
     def show(_: object) -> None:
         _report(done, "brought up to date" if write else "would bring up to date")
@@ -345,41 +325,28 @@ def optimize(
     return changed("memory index optimize", folder, receipt, show, write=write, due=bool(done.changed))
 
 
-def _table(
-    folder: Path,
-    command: str,
-    *,
-    write: bool | None,
-    despite_gateway: bool = False,
-    wait: float = 10.0,
-    keep_days: float = 7.0,
-) -> LanceTable:
-    """Open the table of a command; ``write`` is None for one that only reads.
+def _table(folder: Path, command: str, writing: Writing | None = None, *, keep_days: float = 7.0) -> LanceTable:
+    """Open the table of a command, which only reads without ``writing``.
 
     Raises :class:`UnusableInput` if the table must not be written, in a dry run as well.
     """
-    from lab.memory.table.lance_table import LanceTable, TableSettings, require_permitted
-
-    if write is False:
-        require_permitted(folder, despite_gateway=despite_gateway)
+    how, is_dry = writing or Writing(), writing is not None and not writing.write
+    if is_dry:
+        require_permitted(folder, despite_gateway=how.despite_gateway)
     # Only what the command says is compacted.
-    settings = TableSettings(compact_on_close=1 << 30, wait_seconds=wait, keep_seconds=int(keep_days * 86400))
+    settings = TableSettings(compact_on_close=1 << 30, wait_seconds=how.wait, keep_seconds=int(keep_days * 86400))
     what = f"lab memory index {command}"
-    table = LanceTable(folder, read_only=not write, despite_gateway=despite_gateway, settings=settings, what=what)
-    if write is False:
+    table = LanceTable(
+        folder, read_only=not how.write, despite_gateway=how.despite_gateway, settings=settings, what=what
+    )
+    if is_dry:
         table.require_changeable()
-    if write and (reason := table.read_only_reason):
+    if how.write and (reason := table.read_only_reason):
         raise not_written(folder, reason)
     return table
 
 
-def _thresholds(unindexed: float, fragments: int, vector_rows: int | None) -> Thresholds:
-    from lab.memory.store.index import Thresholds
-
-    return Thresholds(unindexed, fragments, vector_rows)
-
-
-def _show(found: Status) -> None:
+def _show(found: indexes.Status) -> None:
     emit(f"{counted(found.rows, 'row')}, version {found.version}, {counted(found.fragments, 'file')} of rows")
     if found.indexes:
         rows = [
@@ -391,7 +358,7 @@ def _show(found: Status) -> None:
         emit_folded(f"no index on {', '.join(column for column, _ in found.missing)}")
 
 
-def _due(folder: Path, found: Status) -> tuple[str, str]:
+def _due(folder: Path, found: indexes.Status) -> tuple[str, str]:
     """Return what is due, and its command; the command is blank if nothing is."""
     if found.missing:
         return "indexes are missing", shlex.join(["lab", "memory", "index", "build", str(folder), "--write"])
@@ -400,7 +367,7 @@ def _due(folder: Path, found: Status) -> tuple[str, str]:
     return "nothing is due", ""
 
 
-def _report(done: Done, what: str) -> None:
+def _report(done: indexes.Done, what: str) -> None:
     emit_folded(f"{what}: {', '.join(done.changed)}" if done.changed else "nothing to do")
 
 

@@ -5,11 +5,10 @@ Events past the retention period of their type are removed (EP-6), and no later 
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -139,7 +138,9 @@ def insert(
     source = iter(events)
     batch = list(islice(source, BATCH))
     count = len(batch)
-    with _opened(path, done.write) as connection:
+    is_there = path.exists() and path.stat().st_size
+    reading = ledger.open_ledger(path) if is_there and not done.write else nullcontext()
+    with open_episodes(path, write=True, new=True) if done.write else reading as connection:
         while batch:
             if done.write and connection is not None:
                 with transaction(connection):
@@ -223,7 +224,7 @@ def _spool_events(spool: Path, now: datetime, done: Ingested) -> Iterator[Event]
         raise UnusableInput(f"{spool}: cannot be read: {error.strerror}") from None
     valid = False
     with file:
-        for line in read_lines(file, hashlib.sha256()):
+        for line in read_lines(file):
             problem = line.problem
             if line.observation is not None:
                 event = _spool_event(line.observation, now, done)
@@ -273,13 +274,6 @@ def _spool_event(line: dict[str, Any], now: datetime, done: Ingested) -> Event |
         return "nested too deeply"
 
 
-def _opened(path: Path, write: bool) -> AbstractContextManager[sqlite3.Connection | None]:
-    """Return a context with a connection, or with None to count what a ledger that does not exist would get."""
-    if write:
-        return open_episodes(path, write=True, new=True)
-    return ledger.open_ledger(path) if path.exists() and path.stat().st_size else nullcontext()
-
-
 def _insert(connection: sqlite3.Connection, events: Iterable[Event], at: str, done: Ingested) -> None:
     for event in events:
         values = {**_looked_up(event), "version": SCHEMA_VERSION, "at": at}
@@ -325,28 +319,20 @@ def expire(
     limits = {kind: now_ms - number * DAY_MS for kind, number in kept.items() if number is not None}
     name = given_scope(scope)
     counts = dict.fromkeys(RETENTION, 0)
-    with open_episodes(path, write=write) as connection:
-        condition = "type = ? AND ts_ms < ? AND (? IS NULL OR scope = ?)"
-        if not write:
-            for kind, limit in limits.items():
-                row = connection.execute(
-                    f"SELECT count(*) FROM {EVENTS} WHERE {condition}",  # noqa: S608 - names of our own tables
-                    (kind, limit, name, name),
-                ).fetchone()
-                counts[kind] = row[0]
-        else:
-            with transaction(connection):
-                for kind, limit in limits.items():
-                    values = (kind, limit, name, name)
-                    chosen = f"FROM {EVENTS} WHERE {condition}"
-                    expired = map(Event.of, connection.execute(f"SELECT {_FIELDS} {chosen}", values))
-                    known = ((name,) for event in expired for name in _names(event))
-                    connection.executemany(f"INSERT OR IGNORE INTO {EXPIRED} VALUES (?)", known)  # noqa: S608 - names of our own tables
-                    connection.execute(f"DELETE FROM {VECTORS} WHERE event_row_id IN (SELECT id {chosen})", values)  # noqa: S608 - names of our own tables
-                    counts[kind] = connection.execute(f"DELETE {chosen}", values).rowcount
-                # FTS5 keeps the words of what was deleted until it merges their blocks.
-                for table in (FTS, STEMS) if any(counts.values()) else ():
-                    connection.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")  # noqa: S608 - names of our own tables
+    chosen = f"FROM {EVENTS} WHERE type = ? AND ts_ms < ? AND (? IS NULL OR scope = ?)"
+    with open_episodes(path, write=write) as connection, transaction(connection) if write else nullcontext():
+        for kind, limit in limits.items():
+            values = (kind, limit, name, name)
+            counts[kind] = connection.execute(f"SELECT count(*) {chosen}", values).fetchone()[0]
+            if write:
+                expired = map(Event.of, connection.execute(f"SELECT {_FIELDS} {chosen}", values))
+                known = ((name,) for event in expired for name in _names(event))
+                connection.executemany(f"INSERT OR IGNORE INTO {EXPIRED} VALUES (?)", known)  # noqa: S608 - names of our own tables
+                connection.execute(f"DELETE FROM {VECTORS} WHERE event_row_id IN (SELECT id {chosen})", values)  # noqa: S608 - names of our own tables
+                connection.execute(f"DELETE {chosen}", values)
+        # FTS5 keeps the words of what was deleted until it merges their blocks.
+        for table in (FTS, STEMS) if write and any(counts.values()) else ():
+            connection.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")  # noqa: S608 - names of our own tables
     return {
         "kind": "recall-lab.episodes.expire.v1",
         "written": write,

@@ -13,10 +13,10 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from lab.base.errors import LabError, UnusableInput, describe_unexpected
 from lab.base.formatting import shortened
@@ -32,9 +32,6 @@ from lab.recordings.model import SEARCHED
 from lab.retrieval.fusion import reciprocal_ranks
 from lab.retrieval.tokens import ENGLISH
 from lab.systems.openclaw.docs.index import embedded, matrix_of, nearest
-
-if TYPE_CHECKING:
-    import numpy as np
 
 BATCH = 256
 LEXICAL, HYBRID, VECTOR = MODES = ("lexical", "hybrid", "vector")
@@ -59,32 +56,18 @@ _NEWEST = "e.ts_ms DESC, e.id DESC"
 _TEXTS = "{summary search_text} : "
 
 
-class _Row(NamedTuple):
-    """An event without a current vector."""
-
-    id: int
-    text: str
-    digest: str
-
-
 @dataclass(slots=True)
 class Embedded:
     """The counts of a run: events that got a vector, and events that had one of this model and text already."""
 
-    write: bool
+    written: bool
     model: str
     embedded: int = 0
     unchanged: int = 0
 
     def receipt(self) -> dict[str, Any]:
         """Return the counts."""
-        return {
-            "kind": "recall-lab.episodes.embed.v1",
-            "written": self.write,
-            "model": self.model,
-            "embedded": self.embedded,
-            "unchanged": self.unchanged,
-        }
+        return {"kind": "recall-lab.episodes.embed.v1", **asdict(self)}
 
 
 def model_of(embedder: Embedder) -> str:
@@ -114,9 +97,8 @@ def embed(
         after = -1
         while batch := _page(connection, after, name, done.model):
             after = batch[-1][0]
-            rows = [_Row(id_, text, digest_of(text)) for id_, text, _ in batch]
-            due = [row for row, (*_, digest) in zip(rows, batch, strict=True) if digest != row.digest]
-            done.unchanged += len(rows) - len(due)
+            due = [(id_, text) for id_, text, digest in batch if digest != digest_of(text)]
+            done.unchanged += len(batch) - len(due)
             done.embedded += len(due)
             if write and due:
                 _write(connection, due, vectors, done.model, at)
@@ -143,20 +125,20 @@ def _page(
     return [(id_, as_text(text), digest) for id_, text, digest in rows]
 
 
-def _write(connection: sqlite3.Connection, due: list[_Row], vectors: Vectors, model: str, at: str) -> None:
+def _write(connection: sqlite3.Connection, due: list[tuple[int, str]], vectors: Vectors, model: str, at: str) -> None:
     """Embed the texts, and write each vector unless its text has changed since."""
-    texts = [row.text for row in due]
+    texts = [text for _, text in due]
     vectors.prepare(texts)
     matrix = embedded(vectors.of, texts)
     with transaction(connection):
-        for row, vector in zip(due, matrix, strict=True):
-            stored = connection.execute(f"SELECT search_text FROM {EVENTS} WHERE id = ?", (row.id,)).fetchone()  # noqa: S608 - names of our own tables
-            if stored is None or as_text(stored[0]) != row.text:
+        for (id_, text), vector in zip(due, matrix, strict=True):
+            stored = connection.execute(f"SELECT search_text FROM {EVENTS} WHERE id = ?", (id_,)).fetchone()  # noqa: S608 - names of our own tables
+            if stored is None or as_text(stored[0]) != text:
                 continue
             norm = math.sqrt(float((vector.astype("<f8") ** 2).sum()))
             connection.execute(
                 f"INSERT OR REPLACE INTO {VECTORS} VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - names of our own tables
-                (row.id, model, len(vector), vector.tobytes(), norm, row.digest, at),
+                (id_, model, len(vector), vector.tobytes(), norm, digest_of(text), at),
             )
 
 
@@ -350,7 +332,6 @@ def _by_characters(connection: sqlite3.Connection, terms: list[str], limits: dic
 def _by_vectors(
     connection: sqlite3.Connection, queries: dict[str, str], vectors: Vectors | None, limits: dict[str, Any]
 ) -> tuple[dict[str, Ranked], str]:
-    """Return the nearest events of each query by cosine, and the status."""
     if vectors is None:
         return {}, "missing_embedder"
     if VECTORS not in tables(connection):
@@ -365,7 +346,9 @@ def _by_vectors(
         if not rows:
             others = connection.execute(f"SELECT 1 FROM {VECTORS} WHERE model <> ? LIMIT 1", (model,)).fetchone()  # noqa: S608 - names of our own tables
             return {}, "other_model" if others else "missing_embeddings"
-        asked = _embed_queries(vectors, [text[:EMBEDDED] for text in queries.values()])
+        texts = [text[:EMBEDDED] for text in queries.values()]
+        vectors.prepare(texts, role=QUERY)
+        asked = embedded(lambda given: vectors.of(given, QUERY), texts)
         dimension = asked.shape[1]
         fitting = [(id_, "", vector) for id_, dim, vector in rows if dim == dimension and len(vector) == 4 * dimension]
         if not fitting:
@@ -383,13 +366,7 @@ def _by_vectors(
         return {}, describe_unexpected(error)
 
 
-def _embed_queries(vectors: Vectors, texts: list[str]) -> np.ndarray:
-    vectors.prepare(texts, role=QUERY)
-    return embedded(lambda given: vectors.of(given, QUERY), texts)
-
-
 def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int) -> list[Hit]:
-    """Fuse the lanes by reciprocal rank; ties are ordered by number."""
     scores = reciprocal_ranks([id_ for id_, _ in ranked] for ranked in lanes.values())
     by_lane = {lane: dict(ranked) for lane, ranked in lanes.items()}
     rows = connection.execute(
@@ -414,38 +391,22 @@ def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int)
 class EpisodesLane:
     """A lane that searches the episodes of a ledger. A pack cites its candidates as evidence and never changes them."""
 
+    name: ClassVar[str] = "episodes"
     path: Path
-    mode: str = LEXICAL
-    vectors: Vectors | None = None
-
-    @property
-    def name(self) -> str:
-        """``episodes``."""
-        return "episodes"
 
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> LaneFound:
         """Return the best events of a scope (None: all) up to ``now_ms``; a lane that failed gives a reason (EP-9)."""
         try:
             with open_episodes(self.path) as connection:
-                found = search(
-                    connection,
-                    query,
-                    mode=self.mode,
-                    vectors=self.vectors,
-                    depth=max(DEPTH, limit),
-                    scope=scope,
-                    now_ms=now_ms,
-                )
+                found = search(connection, query, depth=max(DEPTH, limit), scope=scope, now_ms=now_ms)
         except LabError as error:
             return LaneFound(self.name, searched=False, reason=str(error))
         except OSError as error:
             # A folder that may not be entered, or a name that no file can have.
             return LaneFound(self.name, searched=False, reason=f"{self.path}: cannot be read: {error.strerror}")
-        reasons = [f"lexical: {found.lexical_status}"] if found.lexical_status != OK else []
-        reasons += [f"vector: {found.vector_status}"] if found.vector_status not in (None, OK) else []
-        searched = OK in (found.lexical_status, found.vector_status) or "cjk" in found.lanes
+        reason = None if found.lexical_status == OK else f"lexical: {found.lexical_status}"
         candidates = [self._candidate(hit) for hit in found.hits[:limit]]
-        return LaneFound(self.name, candidates, searched, "; ".join(reasons) or None)
+        return LaneFound(self.name, candidates, reason is None or "cjk" in found.lanes, reason)
 
     def _candidate(self, hit: Hit) -> Candidate:
         """Return a hit as a candidate. The result of a tool may come from anywhere, so it is untrusted."""

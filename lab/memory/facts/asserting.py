@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.files import read_json_lines
+from lab.base.files import only_writer, read_json_lines
 from lab.base.shape import expect, field
 from lab.memory.facts import store
 from lab.memory.facts.model import (
@@ -40,7 +40,6 @@ from lab.memory.facts.model import (
     Reference,
     Source,
     entity,
-    fact_id,
     fact_json,
     object_of,
     predicate_named,
@@ -170,7 +169,7 @@ def _change(path: Path, check: Callable[[View], Sequence[Record]], write: bool) 
     if not write:
         check(View(_read(path).records))
         return
-    with store.locked(path):
+    with only_writer(path.parent):
         assertions = _read(path)
         if new := check(View(assertions.records)):
             assertions = store.append(path, assertions, new)
@@ -208,8 +207,8 @@ def fact_of(claim: Claim, sources: Sources, now: str, by: str) -> Fact:
             f"confidence_exceeds_source_cap: {claim.confidence} needs more evidence; these sources allow {highest}"
         )
     subject, assertion = entity(claim.subject), reference_of(claim.assertion)
-    return Fact(
-        fact_id(subject, predicate, value, begins, ends, named, assertion),
+    fact = Fact(
+        "",
         subject,
         (claim.label or "").strip() or subject,
         predicate,
@@ -226,6 +225,7 @@ def fact_of(claim: Claim, sources: Sources, now: str, by: str) -> Fact:
         by,
         {one.source.token: one.digest for one in resolutions if one.digest is not None},
     )
+    return replace(fact, id=fact.own_id)
 
 
 def _sound(named: Sequence[Source], sources: Sources) -> list[Resolution]:
@@ -306,7 +306,9 @@ def invalidate(
         time = fact.valid_from if retract else _end_of(fact, utc(at, "--at") if at else stamp(now))
         status = RETRACTED if retract else INVALIDATED
         if retract and not fact.superseded_by:
-            restored.extend(old.id for old in view.superseded(identity) if _is_ended_by(old, identity))
+            # Those that would still hold if the fact did not exist.
+            ended = [old for old in view.superseded(identity) if old.status == SUPERSEDED]
+            restored.extend(old.id for old in ended if old.superseded_by == (identity,))
         done.append(Invalidation(identity, status, time, named, reference_of(assertion), stamp(now), by))
         return done
 
@@ -322,11 +324,6 @@ def invalidate(
         "assertion_ref": record.assertion._asdict(),
         "source_refs": [source._asdict() for source in record.sources],
     }
-
-
-def _is_ended_by(fact: Fact, identity: str) -> bool:
-    """Return whether a fact would still hold if another one did not exist."""
-    return fact.status == SUPERSEDED and fact.superseded_by == (identity,)
 
 
 def _end_of(fact: Fact, time: str) -> str:

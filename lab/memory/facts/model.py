@@ -154,10 +154,19 @@ class Fact:
 
     @property
     def own_id(self) -> str:
-        """The id computed from the content."""
-        return fact_id(
-            self.subject, self.predicate, self.object, self.valid_from, self.valid_to, self.sources, self.assertion
-        )
+        """``fact_`` and 20 hex digits of the sha256 over canonical JSON of the content (TF-1)."""
+        content = {
+            "schema": SCHEMA,
+            "subject_ref": self.subject,
+            "predicate": self.predicate,
+            "object": self.object._asdict(),
+            "valid_from": self.valid_from,
+            "valid_to": self.valid_to,
+            "source_refs": sorted(source.token for source in self.sources),
+            "assertion_ref": self.assertion.token,
+        }
+        text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        return f"fact_{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
 
 
 class Invalidation(NamedTuple):
@@ -173,30 +182,6 @@ class Invalidation(NamedTuple):
 
 
 Record = Fact | Invalidation
-
-
-def fact_id(
-    subject: str,
-    predicate: str,
-    value: Object,
-    valid_from: str,
-    valid_to: str | None,
-    sources: tuple[Source, ...],
-    assertion: Reference,
-) -> str:
-    """Return ``fact_`` and 20 hex digits of the sha256 over canonical JSON of the content (TF-1)."""
-    content = {
-        "schema": SCHEMA,
-        "subject_ref": subject,
-        "predicate": predicate,
-        "object": value._asdict(),
-        "valid_from": valid_from,
-        "valid_to": valid_to,
-        "source_refs": sorted(source.token for source in sources),
-        "assertion_ref": assertion.token,
-    }
-    text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return f"fact_{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:20]}"
 
 
 def entity(text: str) -> str:

@@ -48,7 +48,7 @@ def pack(
     facts = sorted(found.facts, key=lambda one: (-_rank(one[0]), one[0].valid_from, one[0].id))
     lines = [HEADER, f"Subject: {_shown(subject, upstream=upstream)}", ""]
     included: list[tuple[Fact, str]] = []
-    excluded = [{"fact_id": one.fact, "reason": one.reason, "status": one.status} for one in found.excluded]
+    excluded = [one._asdict() for one in found.excluded]
     for fact, status in facts:
         line = f"{len(included) + 1}) {text_of(fact, status, upstream=upstream)}"
         too_long = included and _tokens("\n".join([*lines, line])) > budget
@@ -190,8 +190,8 @@ class FactsLane:
             (fact for fact in (*holding.values(), *past) if fact.id in scores),
             key=lambda fact: (fact.id not in holding, -scores[fact.id], fact.id),
         )
-        left_out = Counter(one.reason for one in judged.excluded if one.fact in scores and one.reason in _UNSOUND)
-        if cyclic := sum(one.fact in index.cycles and one.fact in scores for one in judged.excluded):
+        left_out = Counter(one.reason for one in judged.excluded if one.fact_id in scores and one.reason in _UNSOUND)
+        if cyclic := sum(one.fact_id in index.cycles and one.fact_id in scores for one in judged.excluded):
             left_out["supersession_cycle"] = cyclic
         if self._ledger is None and any(fact.needs_ledger for fact in ranked[:limit]):
             reasons.append(UNCHECKED)
@@ -202,8 +202,6 @@ class FactsLane:
 
 
 class _Index:
-    """The facts of a view by their words."""
-
     def __init__(self, view: View) -> None:
         self.view = view
         self.cycles = in_cycles(view)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,19 +102,12 @@ def _is_assertion(raw: dict[str, Any]) -> bool:
     return raw.get("schema") == INVALIDATION or (raw.get("schema") == SCHEMA and "source_digests" in raw)
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file of assertions. Raises :class:`lab.base.errors.InUse` while another process holds it."""
-    with only_writer(path.parent):
-        yield
-
-
 def append(path: Path, before: Assertions, records: Sequence[Record]) -> Assertions:
     """Append records, each in one write, and flush them to disk; remove a line that a kill cut off first.
 
-    Return the new content of the file. Call it under :func:`locked`, with ``before`` as read there. A kill leaves
-    complete lines and at most one that is cut off, so the same command continues where it stopped. Raises
-    :class:`lab.base.errors.CannotWrite` if the disk is full.
+    Return the new content of the file. Call it with the folder locked (:func:`lab.base.files.only_writer`), and
+    ``before`` as read there. A kill leaves complete lines and at most one that is cut off, so the same command
+    continues where it stopped. Raises :class:`lab.base.errors.CannotWrite` if the disk is full.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -122,7 +115,7 @@ def append(path: Path, before: Assertions, records: Sequence[Record]) -> Asserti
             os.ftruncate(handle, len(before.data))
             os.lseek(handle, 0, os.SEEK_END)
             lines = [b"\n"] if before.data and not before.data.endswith(b"\n") else []
-            lines += map(line_of, records)
+            lines += (dump_json(record_json(record), indent=None) for record in records)
             for line in lines:
                 _write(handle, line)
             os.fsync(handle)
@@ -132,11 +125,6 @@ def append(path: Path, before: Assertions, records: Sequence[Record]) -> Asserti
     except OSError as error:
         raise cannot_write(path, error, "; the facts before it are kept, and the same command goes on") from error
     return Assertions((*before.records, *records), before.data + b"".join(lines))
-
-
-def line_of(record: Record) -> bytes:
-    """Return a record as a line with its line break."""
-    return dump_json(record_json(record), indent=None)
 
 
 def _write(handle: int, data: bytes) -> None:
@@ -186,19 +174,13 @@ def rebuild(path: Path, *, write: bool = False) -> dict[str, Any]:
     ``status`` is ``same`` if the file was the view byte for byte, else ``differs`` or ``missing``. Raises
     :class:`UnusableInput` as :func:`require_own_view` does.
     """
-    if write:
-        with locked(path):
-            return _compared(path, write=True)
-    return _compared(path, write=False)
-
-
-def _compared(path: Path, *, write: bool) -> dict[str, Any]:
-    assertions = read(path)
-    require_own_view(path)
-    made, beside = view_bytes(assertions), view_path(path)
-    status = "missing" if not beside.is_file() else "same" if beside.read_bytes() == made else "differs"
-    if write and status != "same":
-        write_view(path, assertions)
+    with only_writer(path.parent) if write else nullcontext():
+        assertions = read(path)
+        require_own_view(path)
+        made, beside = view_bytes(assertions), view_path(path)
+        status = "missing" if not beside.is_file() else "same" if beside.read_bytes() == made else "differs"
+        if write and status != "same":
+            write_view(path, assertions)
     return {
         "kind": REBUILT,
         "schema": SCHEMA,

@@ -23,6 +23,7 @@ from lab.memory.facts.model import (
     Record,
 )
 from lab.memory.facts.sources import NO_LEDGER, QUARANTINED, Sources, highest_tier, trouble
+from lab.memory.supersession import in_or_after_cycles
 
 EXCLUDED = {"stale": "stale_excluded", "dangling": "sources_missing_excluded", QUARANTINED: "quarantined_excluded"}
 LINTED = "openclaw-mem.graph.fact.lint.v0"
@@ -48,7 +49,7 @@ WARNINGS = frozenset(("stale_source",))
 class Excluded(NamedTuple):
     """A fact that is not current: why, and its status."""
 
-    fact: str
+    fact_id: str
     reason: str
     status: str
 
@@ -281,19 +282,8 @@ def in_cycles(view: View) -> frozenset[str]:
     for identity, targets in supersedes.items():
         for target in targets:
             superseded_by[target].add(identity)
-    return _without_ends(supersedes, superseded_by) & _without_ends(superseded_by, supersedes)
-
-
-def _without_ends(after: Mapping[str, set[str]], before: Mapping[str, set[str]]) -> frozenset[str]:
-    """Return the nodes of a graph that are left when all without a predecessor are removed, again and again."""
-    count = {node: len(before[node]) for node in after}
-    ends = [node for node, number in count.items() if not number]
-    while ends:
-        for node in after[ends.pop()]:
-            count[node] -= 1
-            if not count[node]:
-                ends.append(node)
-    return frozenset(node for node, number in count.items() if number)
+    after, before = in_or_after_cycles(supersedes), in_or_after_cycles(superseded_by)
+    return frozenset(after & before)
 
 
 def receipt(view: View, issues: Sequence[Issue]) -> dict[str, Any]:

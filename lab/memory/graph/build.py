@@ -129,9 +129,10 @@ class Graph:
     """Entities, ``type:name``, and their edges. The order of neighbours does not depend on that of insertion."""
 
     def __init__(self, edges: Iterable[Edge], entities: Iterable[str] = ()) -> None:
-        self._edges = sorted(edges, key=lambda edge: edge[:3])
+        # By source, type and target.
+        self.edges = sorted(edges, key=lambda edge: edge[:3])
         self._of: dict[str, list[Edge]] = {entity: [] for entity in entities}
-        for edge in self._edges:
+        for edge in self.edges:
             self._of.setdefault(edge.source, []).append(edge)
             self._of.setdefault(edge.target, []).append(edge)
         self._ordered: dict[str, list[Edge]] = {}
@@ -149,11 +150,6 @@ class Graph:
     def __iter__(self) -> Iterator[str]:
         """Yield the entities in their order."""
         return iter(sorted(self._of))
-
-    @property
-    def edges(self) -> list[Edge]:
-        """All edges, by source, type and target."""
-        return self._edges
 
     def of(self, entity: str) -> list[Edge]:
         """Return the edges of an entity, those to rare entities first; empty for an unknown one.

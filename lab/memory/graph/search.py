@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ class Reached(NamedTuple):
 
 
 def neighbourhood(
-    graph: Graph, starts: Sequence[str], *, depth: int = 2, limit: int = 20, allowed: Allowed | None = None
+    graph: Graph, starts: Sequence[str], *, depth: int = 2, limit: int = 20, allowed: Allowed = bool
 ) -> list[Reached]:
     """Return the entities around some others, the nearest first, each once and by a shortest path.
 
@@ -42,23 +43,13 @@ def neighbourhood(
         at = queue.popleft()
         if len(at.path) == depth:
             continue
-        for edge in _first(graph.of(at.entity), BREADTH, allowed):
+        for edge in islice(filter(allowed, graph.of(at.entity)), BREADTH):
             if (entity := edge.other(at.entity)) not in seen:
                 seen.add(entity)
                 reached = Reached(entity, (*at.path, edge))
                 found.append(reached)
                 queue.append(reached)
     return found[:limit]
-
-
-def _first(edges: Iterable[Edge], most: int, allowed: Allowed | None) -> list[Edge]:
-    chosen: list[Edge] = []
-    for edge in edges:
-        if len(chosen) == most:
-            break
-        if allowed is None or allowed(edge):
-            chosen.append(edge)
-    return chosen
 
 
 def shortest_path(graph: Graph, source: str, target: str) -> tuple[Edge, ...] | None:
@@ -113,8 +104,8 @@ class GraphLane:
 
     name = "graph"
 
-    def __init__(self, path: Path, *, depth: int = 2) -> None:
-        self._path, self._depth = path, depth
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._graph: Graph | None = None
 
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
@@ -133,9 +124,7 @@ class GraphLane:
         starts = starts_of(self._graph, query)
         if not starts:
             return Found(self.name, (), True, "the query names no entity")
-        near = neighbourhood(
-            self._graph, starts, depth=self._depth, limit=limit, allowed=lambda edge: edge.first_ms <= now_ms
-        )
+        near = neighbourhood(self._graph, starts, limit=limit, allowed=lambda edge: edge.first_ms <= now_ms)
         return Found(
             self.name, [_candidate(one, rank) for rank, one in enumerate(near)], reason=UNSCOPED if scope else None
         )

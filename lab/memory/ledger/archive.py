@@ -6,7 +6,6 @@ The line that an observation came from is found wherever its log is now (LD-10).
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import os
 import shutil
@@ -109,7 +108,6 @@ def _receipt(source: Source, left: int, write: bool) -> dict[str, Any]:
 
 
 def _moved_before(connection: sqlite3.Connection, log: Path) -> dict[str, Any]:
-    """Return the receipt of a log that an earlier run moved."""
     here = str(log)
     for source in reversed(list(sources(connection))):
         if source.path == here and source.archived and Path(source.archived).exists():
@@ -202,7 +200,7 @@ def _require_log(log: Path) -> None:
     with log.open("rb") as file:
         if file.read(len(MAGIC)) == MAGIC:
             raise UnusableInput(f"{log}: is an SQLite database; name the log to append to (JSON Lines)")
-        for line in read_lines(file, hashlib.sha256()):
+        for line in read_lines(file):
             if line.observation is None:
                 malformed += bool(line.problem)
             elif is_observation(line.observation):
@@ -214,7 +212,6 @@ def _require_log(log: Path) -> None:
 
 
 def _collect(sessions: Path, logs: list[Path], messages: bool, done: Captured) -> None:
-    """Put the lines that the logs do not have into ``done``."""
     known = {ref for log in logs if log.exists() for ref in _references(log)}
     redact = redactor(upstream=False)
     read = 0
@@ -295,7 +292,6 @@ def _of_tool(
 
 
 def _bound(observation: dict[str, Any], redact: Callable[[str], str], done: Captured) -> None:
-    """Redact and cut the summary, and count it."""
     text = observation["summary"][:SEARCHED]
     clean = redact(text)
     done.redacted += clean != text
@@ -330,7 +326,7 @@ def _append(log: Path, data: bytes) -> None:
 
 def _references(log: Path) -> Iterator[str]:
     with log.open("rb") as file:
-        for line in read_lines(file, hashlib.sha256()):
+        for line in read_lines(file):
             ref = _dict(_dict(line.observation).get("detail")).get("ref")
             if isinstance(ref, str):
                 yield ref

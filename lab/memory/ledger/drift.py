@@ -206,7 +206,7 @@ def drift(source: Source, by: str = "day") -> Drift:
     if by not in PERIODS:
         raise UnusableInput(f"--by {by}: expected {' or '.join(PERIODS)}")
     if not source.rows:
-        raise UnusableInput(f"the {source.kind} has no {nouns(source.kind)}")
+        raise UnusableInput(f"the {source.kind} has no {nouns(source.kind)[1]}")
     dated = [(name, row) for row in source.rows if (name := _period(row.time_ms, by)) is not None]
     periods = _counted((name, row.label) for name, row in dated)
     scopes = _counted((row.scope, row.label) for row in source.rows)
@@ -224,13 +224,12 @@ def drift(source: Source, by: str = "day") -> Drift:
     )
 
 
-def nouns(kind: str) -> str:
-    """Return what the rows of a source are called: a ledger has observations, all others have memories."""
-    return "observations" if kind == "ledger" else "memories"
+def nouns(kind: str) -> tuple[str, str]:
+    """Return what a row and the rows of a source are called: a ledger has observations, all others have memories."""
+    return ("observation", "observations") if kind == "ledger" else ("memory", "memories")
 
 
 def _by_threshold(scores: Sequence[float]) -> list[Part]:
-    """Return the labels of scores at every threshold of must_remember; nothing without scores."""
     return [
         Part(f"{threshold:.2f}", Counter(label_of_score(score, threshold) for score in scores))
         for threshold in THRESHOLDS
@@ -282,13 +281,13 @@ def write_page(found: Drift, name: str, path: Path) -> Path:
     if path.exists() and MARK not in path.read_bytes():
         raise UnusableInput(f"{path}: exists and is not a page of `lab memory ledger drift`; choose another file")
     periods, scopes, thresholds = found.periods[-SHOWN_PERIODS:], found.scopes[:SHOWN_SCOPES], found.thresholds
-    noun = _noun(found)
+    noun = nouns(found.kind)[0]
     older, smaller = len(found.periods) - len(periods), len(found.scopes) - len(scopes)
     model = {
         "title": f"Label drift of {name}",
         "facts": _facts(found),
         "labels": list(BY_TIER),
-        "head_of_rows": nouns(found.kind),
+        "head_of_rows": nouns(found.kind)[1],
         "parts": [
             (name, heading, note, [_row(part) for part in rows], _bars(parts, noun))
             for name, heading, note, rows, parts in (
@@ -308,7 +307,7 @@ def write_page(found: Drift, name: str, path: Path) -> Path:
 def _facts(found: Drift) -> list[str]:
     total = sum(part.total for part in found.scopes)
     unknown = sum(part.labels[UNKNOWN] for part in found.scopes)
-    noun = _noun(found)
+    noun = nouns(found.kind)[0]
     facts = [f"{counted(total, noun)}, {percent(unknown / total)} labelled unknown."]
     if found.periods:
         newest = found.periods[-1]
@@ -330,10 +329,6 @@ def _rest(which: str, shown: list[Part], left: int) -> str:
 def _row(part: Part) -> dict[str, Any]:
     shares = [percent(part.share(label)) for label in BY_TIER.values()]
     return {"name": part.name, "memories": part.total, "shares": shares}
-
-
-def _noun(found: Drift) -> str:
-    return "observation" if found.kind == "ledger" else "memory"
 
 
 def _bars(parts: list[Part], noun: str) -> str:

@@ -170,14 +170,14 @@ class Case(NamedTuple):
         return (self.label is not None and self.label != self.grade.label) or not self.least <= score <= self.most
 
 
-def benchmark(path: Path, scorer: Scorer = grade_observation) -> dict[str, Any]:
+def benchmark(path: Path) -> dict[str, Any]:
     """Grade the cases of a JSON Lines file, ``{"id", "obs", "expect": {"label", "score_min", "score_max"}}``.
 
     Return the receipt: agreement of labels, confusion matrix (expected, then graded), precision of must_remember and of
     ignore (None if nothing got the label), and the ids of the cases that failed. Raises :class:`UnusableInput` for a
     case that cannot be read.
     """
-    cases = list(_cases(path, scorer))
+    cases = list(_cases(path))
     if not cases:
         raise UnusableInput(f'{path}: has no cases; write one a line: {{"id": …, "obs": {{…}}, "expect": {{…}}}}')
     judged = [(case.label, case.grade.label) for case in cases if case.label is not None]
@@ -213,7 +213,7 @@ def benchmark(path: Path, scorer: Scorer = grade_observation) -> dict[str, Any]:
     }
 
 
-def _cases(path: Path, scorer: Scorer) -> Iterator[Case]:
+def _cases(path: Path) -> Iterator[Case]:
     for number, value in read_json_lines(path):
         observation, expect = value.get("obs"), value.get("expect")
         if not isinstance(observation, Mapping) or not isinstance(expect, Mapping):
@@ -225,4 +225,4 @@ def _cases(path: Path, scorer: Scorer) -> Iterator[Case]:
         for name, bound in (("score_min", least), ("score_max", most)):
             if isinstance(bound, bool) or not isinstance(bound, int | float):
                 raise UnusableInput(f"{path}:{number}: {name} {bound!r} is no number")
-        yield Case(str(value.get("id") or f"line {number}"), label, least, most, scorer(observation))
+        yield Case(str(value.get("id") or f"line {number}"), label, least, most, grade_observation(observation))

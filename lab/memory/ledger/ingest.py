@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 from lab.base.errors import InUse, UnusableInput
 from lab.base.files import require_finite
 from lab.base.sqlite import tables, transaction
 from lab.memory.ledger import ledger
 from lab.memory.ledger.grading import Grades, Scorer, fill
-from lab.memory.ledger.ledger import detail_of, dumped, index_rows, moment, row_of, stamp
+from lab.memory.ledger.ledger import detail_of, index_rows, moment, row_of, stamp, storable
 
 # A longer line is counted and skipped without being held in memory.
 LONGEST = 1 << 20
@@ -39,14 +39,6 @@ TELLING = ("summary", "summary_en", "text_en", "tool_name", "tool")
 # References that count in the provenance of a detail alone.
 LINKS = ("supersedes", "contradicts")
 _INSERT = "INSERT INTO observations VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-
-
-class Hash(Protocol):
-    """What of :mod:`hashlib` is used here."""
-
-    def update(self, data: bytes, /) -> None:
-        """Add bytes."""
-        ...
 
 
 class Line(NamedTuple):
@@ -62,12 +54,15 @@ class Line(NamedTuple):
     problem: str = ""
 
 
-def read_lines(file: BinaryIO, hashed: Hash, *, position: int = 0, number: int = 0) -> Iterator[Line]:
-    """Yield the lines of a file from a position on, adding their bytes to ``hashed``; ``number`` lines come before.
+def read_lines(file: BinaryIO, hashed: Any = None, *, position: int = 0, number: int = 0) -> Iterator[Line]:
+    """Yield the lines of a file from a position on, adding their bytes to ``hashed``, a hash of :mod:`hashlib`.
+
+    ``number`` lines come before.
 
     A last line without a line break is yielded if it is a complete JSON object. Otherwise its writer has not finished
     it, or was killed: it is not yielded, and its bytes are not added.
     """
+    hashed = hashed or hashlib.sha256()
     file.seek(position)
     while data := file.readline(LONGEST + 1):
         number += 1
@@ -102,9 +97,8 @@ def _end_of_line(file: BinaryIO) -> int | None:
     return None
 
 
-def _add(file: BinaryIO, hashed: Hash, length: int) -> None:
-    while length:
-        data = file.read(min(length, LONGEST))
+def _add(file: BinaryIO, hashed: Any, length: int) -> None:
+    while length and (data := file.read(min(length, LONGEST))):
         hashed.update(data)
         length -= len(data)
 
@@ -274,7 +268,7 @@ def ingest(
 def _require_observation(file: BinaryIO, log: Path) -> None:
     """Raise :class:`UnusableInput` for a file that has lines, of which none is an observation: no log, by mistake."""
     problems = Counter[str]()
-    for line in _observed(read_lines(file, hashlib.sha256())):
+    for line in _observed(read_lines(file)):
         if line.observation is not None:
             return
         problems[line.problem] += bool(line.problem)
@@ -320,7 +314,7 @@ def _rows(
         done.clock_back += time is not None and clock is not None and time < clock
         clock = time or clock
         fill({"kind": row[1], "tool_name": row[5], "summary": row[2]}, detail, done.grades, at, scorer)
-        rows.append((*row, dumped(detail)))
+        rows.append((*row, storable(json.dumps(detail, ensure_ascii=False))))
     return rows, clock
 
 
@@ -381,10 +375,5 @@ def _digest(file: BinaryIO, length: int) -> Any:
     """Return the hash of a file's first bytes, which can be updated with those that follow."""
     hashed = hashlib.sha256()
     file.seek(0)
-    while length > 0:
-        data = file.read(min(length, LONGEST))
-        if not data:
-            break
-        hashed.update(data)
-        length -= len(data)
+    _add(file, hashed, length)
     return hashed

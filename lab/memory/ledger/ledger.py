@@ -14,16 +14,16 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
-from lab.base.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.base.errors import CannotMeasure, CannotWrite, InUse, LabError, UnusableInput
 from lab.base.files import cannot_write, require_finite
-from lab.base.sqlite import create_missing, is_damaged_index, is_empty, number, tables, transaction
+from lab.base.sqlite import create_missing, is_damaged_index, is_empty, tables, transaction
 from lab.base.times import as_datetime, epoch_ms
 
 COLUMNS = ("id", "ts", "kind", "summary", "summary_en", "lang", "tool_name", "detail_json")
@@ -95,6 +95,21 @@ _KINDS = (
 BUSY_SECONDS = 5.0
 PAGE = 2000
 GO_ON = ", and the same command goes on"
+_BUSY = "{}: another process is writing the ledger; wait for it to end and run the command again"
+_SAID: dict[int, tuple[type[LabError], str]] = {
+    sqlite3.SQLITE_BUSY: (InUse, _BUSY),
+    sqlite3.SQLITE_LOCKED: (InUse, _BUSY),
+    sqlite3.SQLITE_NOTADB: (UnusableInput, "{}: is not an SQLite file; give the SQLite file of a ledger"),
+    sqlite3.SQLITE_FULL: (
+        CannotWrite,
+        f"cannot write {{}}: the disk is full; the ledger is as before this batch{GO_ON}",
+    ),
+    sqlite3.SQLITE_READONLY: (CannotWrite, "cannot write {}: the file or its folder is read-only"),
+    sqlite3.SQLITE_CANTOPEN: (
+        UnusableInput,
+        "{}: cannot be opened; check that the file and its folder can be read and written",
+    ),
+}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _READ = "SELECT id, ts, kind, summary, summary_en, lang, tool_name, detail_json FROM observations"
 
@@ -206,7 +221,7 @@ def row_of(observation: Mapping[str, Any], detail: dict[str, Any], now: str, *, 
     """
     kind, summary = _given_text(observation.get("kind")), _given_text(observation.get("summary"))
     tool = _given_text(observation.get("tool_name") or observation.get("tool"))
-    plain = (kind or "").strip().lower()
+    plain, lang = (kind or "").strip().lower(), _given_text(observation.get("lang"))
     if not plain or (upstream and plain in OF_CAPTURE):
         kind, confidence, method = kind_of(summary, tool)
         detail.setdefault("classification", {"method": method, "confidence": confidence})
@@ -215,7 +230,7 @@ def row_of(observation: Mapping[str, Any], detail: dict[str, Any], now: str, *, 
         kind,
         summary,
         _given_text(observation.get("summary_en") or observation.get("text_en")),
-        _given_text(observation.get("lang")) if _filled(observation.get("lang")) else language(summary),
+        lang if lang and lang.strip() else language(summary),
         tool,
     )
 
@@ -254,16 +269,6 @@ def storable(text: str) -> str:
     if "\0" not in text and text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
-
-
-def dumped(detail: Mapping[str, Any]) -> str:
-    """Return a detail as the JSON that is stored."""
-    text = json.dumps(detail, ensure_ascii=False)
-    return storable(text)
-
-
-def _filled(value: Any) -> bool:
-    return value is not None and bool(str(value).strip())
 
 
 def _given_text(value: Any) -> str | None:
@@ -325,11 +330,11 @@ def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterat
         raise UnusableInput(f"{path}: no such file; make a ledger with lab memory ledger ingest")
     if new:
         _create_private(path)
-    with _translated(path):
-        connection = sqlite3.connect(_address(path, write or new), uri=True, timeout=BUSY_SECONDS, isolation_level=None)
-        # Another program may have stored a text that is not UTF-8.
-        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-        try:
+    address = _address(path, write or new)
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+            # Another program may have stored a text that is not UTF-8.
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             # A file that is no ledger is refused before anything is changed in it.
             if not new or not is_empty(connection):
                 require_ledger(connection, path)
@@ -343,12 +348,11 @@ def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterat
                 with transaction(connection):
                     create_tables(connection)
             yield connection
-        finally:
-            connection.close()
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise _translate(path, error) from error
 
 
 def _create_private(path: Path) -> None:
-    """Create an empty file that only its owner can read, unless there is a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
@@ -365,21 +369,9 @@ def _address(path: Path, write: bool) -> str:
     return f"{address}?mode=ro{'&immutable=1' if locked else ''}"
 
 
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Raise the errors of SQLite as the lab's own, with the file's name and what to do."""
-    try:
-        yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise _translate(path, error) from error
-
-
 def _translate(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Exception:
+    """Return the lab's own error for one of SQLite, with the file's name and what to do."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return InUse(f"{path}: another process is writing the ledger; wait for it to end and run the command again")
-    if code == sqlite3.SQLITE_NOTADB:
-        return UnusableInput(f"{path}: is not an SQLite file; give the SQLite file of a ledger")
     if is_damaged_index(error):
         return UnusableInput(
             f"{path}: the search tables are damaged; remove them with sqlite3 {quote(str(path))} "
@@ -392,12 +384,9 @@ def _translate(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Excepti
             f"{path}: the database is damaged; restore a copy, or save what is readable with "
             f"sqlite3 {quote(str(path))} .recover | sqlite3 recovered.sqlite"
         )
-    if code == sqlite3.SQLITE_FULL:
-        return CannotWrite(f"cannot write {path}: the disk is full; the ledger is as before this batch{GO_ON}")
-    if code == sqlite3.SQLITE_READONLY:
-        return CannotWrite(f"cannot write {path}: the file or its folder is read-only")
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return UnusableInput(f"{path}: cannot be opened; check that the file and its folder can be read and written")
+    if code in _SAID:
+        kind, text = _SAID[code]
+        return kind(text.format(path))
     if code == sqlite3.SQLITE_IOERR:
         return cannot_write(path, OSError(error.sqlite_errorname), f"; the ledger is as before this batch{GO_ON}")
     return CannotMeasure(f"{path}: SQLite says: {error}")
@@ -412,11 +401,6 @@ def parse_detail(text: str | bytes | None) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def count(connection: sqlite3.Connection) -> int:
-    """Return the number of observations."""
-    return number(connection, "SELECT count(*) FROM observations")
 
 
 def observations(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ Lane = Callable[[int], Ranked]
 
 
 class Factors(NamedTuple):
-    """The factors of one result. Their product is its score; a factor that is switched off is 1."""
+    """The factors of one result. Their product is its score."""
 
     relevance: float
     importance: float
@@ -102,8 +102,8 @@ def used_count(detail: Mapping[str, Any]) -> int:
     return min(max(0, count), MOST_USES)
 
 
-def factors(row: Observation, rank: int, now: datetime, off: frozenset[str] = frozenset()) -> Factors:
-    """Return the factors of the result at ``rank`` (from 0); ``off`` names those to switch off.
+def factors(row: Observation, rank: int, now: datetime) -> Factors:
+    """Return the factors of the result at ``rank`` (from 0).
 
     Age is measured to the start of the day (UTC) of ``now``, so that a day's searches agree. A time that lies ahead or
     cannot be read is no age.
@@ -113,14 +113,13 @@ def factors(row: Observation, rank: int, now: datetime, off: frozenset[str] = fr
     time = moment(row.ts)
     age = max(0.0, (day - time) / DAY) if time else 0.0
     half_life = HALF_LIFE.get((row.kind or "note").strip().lower(), HALF_LIFE["note"])
-    found = Factors(
+    return Factors(
         relevance=1 / (K + rank + 1),
         importance=WEIGHTS[label_of(detail)],
         recency=0.5 ** (age / half_life),
         use=min(LARGEST_BOOST, 1 + 0.1 * math.log1p(used_count(detail))),
         state=GATES.get(state_of(detail), 1.0),
     )
-    return found._replace(**dict.fromkeys(off, 1.0))
 
 
 class Hit(NamedTuple):
@@ -153,16 +152,14 @@ def search(
     scope: str | None = None,
     include_archived: bool = False,
     composite: bool = True,
-    off: Iterable[str] = (),
     upstream: bool = False,
     keep_superseded: bool = False,
 ) -> Found:
     """Search by FTS5's query syntax, or by words if the query is not in that syntax.
 
-    ``composite`` orders by :class:`Factors` without the factors ``off``; otherwise the order of
-    the lanes stays. ``upstream`` ranks and filters as the sidecar does: of many matches it ranks the oldest alone, and
-    filters the rest. ``keep_superseded`` returns superseded rows as well. Raises :class:`UnusableInput` for a blank
-    query, and as :func:`given_scope`.
+    ``composite`` orders by :class:`Factors`; otherwise the order of the lanes stays. ``upstream`` ranks and filters as
+    the sidecar does: of many matches it ranks the oldest alone, and filters the rest. ``keep_superseded`` returns
+    superseded rows as well. Raises :class:`UnusableInput` for a blank query, and as :func:`given_scope`.
     """
     query = storable(query).strip()
     if not query:
@@ -183,8 +180,7 @@ def search(
     names = {number: tuple(name for name, found in lanes.items() if number in dict(found)) for number in scores}
     hits = [Hit(row, scores[row.id], None, names[row.id]) for row in kept[:wanted]]
     if composite:
-        switched_off = frozenset(off)
-        scored = [hit._replace(factors=factors(hit.row, rank, now, switched_off)) for rank, hit in enumerate(hits)]
+        scored = [hit._replace(factors=factors(hit.row, rank, now)) for rank, hit in enumerate(hits)]
         hits = sorted(scored, key=lambda hit: -hit.factors.score if hit.factors else 0.0)
     receipt = _receipt(query, lanes, hits, fallback)
     receipt |= {"result_count": len(hits[:limit]), "scoring_profile": "composite" if composite else "relevance"}
@@ -229,7 +225,6 @@ def _lanes(
 
 
 def _full_text(connection: sqlite3.Connection, query: str, depth: int, upstream: bool) -> Ranked:
-    """Return rows by BM25, then by id."""
     require_segments(connection, FTS)
     if upstream:
         cap = max(UPSTREAM_CAP, UPSTREAM_CAP_PER_RESULT * depth)
@@ -332,7 +327,6 @@ def ids_in(value: Any) -> list[int]:
 
 
 def _receipt(query: str, lanes: dict[str, Ranked], hits: list[Hit], fallback: bool) -> dict[str, Any]:
-    """Return the counts of a search over all candidates for its results."""
     terms = [term.lower() for term in _terms(_ASCII, query)]
     in_english = [hit for hit in hits if any(term in (hit.row.summary_en or "").lower() for term in terms)]
     in_text = {hit.row.id for hit in hits if any(term in (hit.row.summary or "").lower() for term in terms)}
@@ -365,7 +359,6 @@ def _phrase(text: str) -> str:
 
 
 def _terms(pattern: re.Pattern[str], text: str) -> list[str]:
-    """Return the first distinct terms of a text, ignoring case."""
     terms: dict[str, str] = {}
     for term in pattern.findall(text):
         terms.setdefault(term.lower(), term)

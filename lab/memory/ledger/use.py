@@ -160,13 +160,12 @@ def use(
     *,
     included: bool = True,
     write: bool = False,
-    enabled: bool = True,
     now: datetime | None = None,
 ) -> dict[str, Any]:
     """Record that observations were part of a final context, or with ``included`` False that a search found them.
 
     ``refs`` are ``obs:ID``; only the first 64 different ones count, and others than observations are skipped. All rows
-    change in one transaction. Return the receipt of the sidecar; its status is updated, dry_run, disabled or
+    change in one transaction. Return the receipt of the sidecar; its status is updated, dry_run or
     no_observation_refs.
     """
     at = stamp(now or datetime.now(UTC))
@@ -175,8 +174,8 @@ def use(
     before: dict[str, int] = {}
     missing: list[str] = []
     status = "updated" if write else "dry_run"
-    if not enabled or not ids:
-        status = "disabled" if not enabled else "no_observation_refs"
+    if not ids:
+        status = "no_observation_refs"
     else:
         with ledger.open_ledger(path, write=write) as connection:
             rows = {row.id: row for row in ledger.get(connection, ids.values())}

@@ -60,7 +60,6 @@ def memory_id(row: Observation, detail: Mapping[str, Any], *, upstream: bool) ->
 
 
 def _named(value: Any, pattern: re.Pattern[str], upstream: bool, depth: int) -> Iterator[str]:
-    """Yield the ids in a detail, depth first."""
     if depth == 0:
         return
     if isinstance(value, Mapping):
@@ -156,11 +155,8 @@ def trust_of(detail: Mapping[str, Any]) -> str | None:
     return None
 
 
-class Update(NamedTuple):
-    """What an observation gives a memory: its id in the table, and governance fields."""
-
-    memory: str
-    fields: dict[str, Any]
+# What an observation gives a memory: its id in the table, and governance fields.
+Update = tuple[str, dict[str, Any]]
 
 
 class Patch(NamedTuple):
@@ -291,26 +287,25 @@ def updates_of(rows: Sequence[ledger.Observation], done: Written) -> list[Update
         if identity is None:
             done.without_id += 1
         else:
-            updates.append(Update(identity, incoming(row, detail, upstream=upstream)))
+            updates.append((identity, incoming(row, detail, upstream=upstream)))
     done.checked = done.skipped = done.without_id
     if upstream:
         return updates
     merged: dict[str, dict[str, Any]] = {}
-    for update in updates:
-        merged[update.memory] = {**update.fields, **merged.get(update.memory, {})}
+    for identity, fields in updates:
+        merged[identity] = {**fields, **merged.get(identity, {})}
     done.older = len(updates) - len(merged)
     done.checked += done.older
     done.skipped += done.older
-    return [Update(identity, fields) for identity, fields in merged.items()]
+    return list(merged.items())
 
 
 def _patches(updates: Sequence[Update], table: GovernedTable, done: Written) -> Iterator[dict[str, dict[str, Any]]]:
-    """Yield what to set, a batch at a time, and count it."""
     options = done.options
     set_before: dict[str, dict[str, Any]] = {}
     for first in range(0, len(updates), options.batch):
         chunk = updates[first : first + options.batch]
-        stored = table.stored(list(dict.fromkeys(update.memory for update in chunk)))
+        stored = table.stored(list(dict.fromkeys(identity for identity, _ in chunk)))
         patches: dict[str, dict[str, Any]] = {}
         for identity, fields in chunk:
             if identity not in stored:

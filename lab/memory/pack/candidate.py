@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-from lab.base.errors import UnusableInput
 from lab.base.shape import expect
 from lab.recordings.model import UNKNOWN
 from lab.systems.files.settings import Reader
@@ -126,13 +125,6 @@ def describe(settings: Settings) -> dict[str, Any]:
         "dissent": settings.dissent,
         "overviewShare": settings.overview_share,
     }
-
-
-def require_choice(option: str, value: str, choices: tuple[str, ...]) -> str:
-    """Return the value of an option; raise :class:`UnusableInput` unless it is one of ``choices``."""
-    if value not in choices:
-        raise UnusableInput(f"{option} {value}: expected {' or '.join(choices)}")
-    return value
 
 
 _QUOTAS = ("preferenceMin", "decisionMin", "eventMaxRatio")

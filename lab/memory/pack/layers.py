@@ -100,7 +100,6 @@ def shortened(text: str, most: int) -> str:
 
 
 def _joined(parts: Sequence[Sentence], chosen: Sequence[int]) -> str:
-    """Return sentences in order, with an ellipsis for each gap."""
     pieces: list[str] = []
     previous = -1
     for at in chosen:
@@ -153,7 +152,6 @@ def _detail_of(raw: str, known: str, names: Sequence[str]) -> str | None:
 
 
 def _held(text: str, names: Sequence[str]) -> list[str]:
-    """Return the names that a text has."""
     # A search for bytes is much faster than a pattern, and most texts have none of the names.
     small = _small(text)
     return [name for name in names if _small(name) in small and _place(text, name)]

@@ -222,7 +222,6 @@ def _claims(candidates: Sequence[Candidate], terms: frozenset[str]) -> dict[str,
 
 
 def _covers(found: frozenset[str], terms: frozenset[str]) -> bool:
-    """Return whether stems include enough of those of a query."""
     return len(found & terms) >= max(SHARED, HALF * len(terms))
 
 

@@ -1,11 +1,12 @@
 """Pack candidates into a small bundle with citations, within a budget of tokens (seed 003, PK-1).
 
-The protected tail, the last turns, has slots and tokens of its own (PK-8).
+The protected tail, the last turns, has slots and tokens of its own (PK-8). The trace has every candidate with its
+reasons, and no text of a memory (PK-9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,6 +56,9 @@ HOW_TO_USE = (
     "If you need detail, retrieve L2 by recordRef in a bounded follow-up.",
 )
 MEMORY = "memory"
+TRACE = "openclaw-mem.pack.trace.v1"
+# Part of the sidecar's format: a cap on nice_to_have items that no pack reaches.
+NICE_CAP = 100
 # More of a query than this is not read: it is a pasted file, not a question.
 MOST_QUERY = 4_000
 # Why a pack is less than was requested.
@@ -242,8 +246,6 @@ def read_query(query: str) -> tuple[str, tuple[str, ...]]:
 
 
 class _Walk:
-    """One pass over the candidates of a query, in order."""
-
     def __init__(
         self, query: str, settings: Settings, out: dict[str, str], capped: frozenset[str], cyclic: frozenset[str]
     ) -> None:
@@ -283,7 +285,7 @@ class _Walk:
             if reason:
                 # The sidecar names the reason of its trust policy twice.
                 reasons = (*said, reason)
-                decisions.append(Decision(one, False, reasons if settings.is_upstream else _distinct(reasons)))
+                decisions.append(Decision(one, False, reasons if settings.is_upstream else (*dict.fromkeys(reasons),)))
                 continue
             capped, why_not, own = False, OVER_BUDGET, _folded(one.text)
             for layer, text, why in self._choices(one):
@@ -344,16 +346,13 @@ class _Walk:
             if one.ref not in self._out and one.ref not in self._capped and _folded(one.text) not in texts
         ]
         for dissent in dissents(included, others, self._terms)[:TRIES]:
-            line = self._dissenting(dissent)
+            # Its abstract, or its overview if that is not longer.
+            *_, (layer, text, _) = self._choices(dissent.candidate)
+            line = Line(dissent.candidate, layer, text, dissent.against)
             again, new = self.run(candidates, slots, reserved, line)
             if line in again and dissent.against in {kept.candidate.ref for kept in again}:
                 return again, new, dissent
         return lines, decisions, None
-
-    def _dissenting(self, dissent: Dissent) -> Line:
-        """Return the line of a dissenting candidate: its abstract, or its overview if that is not longer."""
-        *_, (layer, text, _) = self._choices(dissent.candidate)
-        return Line(dissent.candidate, layer, text, dissent.against)
 
     def _said(self, one: Candidate) -> tuple[str, ...]:
         """Return the reasons that a candidate has whether it is included or not."""
@@ -381,13 +380,7 @@ def _folded(text: str) -> str:
     return one_line(text.casefold())
 
 
-def _distinct(reasons: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(reasons))
-
-
 class _Room:
-    """The budget, as lines take it."""
-
     def __init__(self, settings: Settings, reserved: ProtectedTail, last: Line | None) -> None:
         self._settings, self._used = settings, 0
         self._most = settings.budget_tokens - (reserved.tokens if settings.is_upstream else 0)
@@ -415,3 +408,103 @@ class _Room:
         fits = tokens("\n".join([*lines, *self._fixed])) <= self._most
         self._lines = lines if fits else self._lines
         return fits
+
+
+def trace(
+    done: Pack,
+    ts: str,
+    *,
+    version: str,
+    refreshed: Sequence[str] = (),
+    timing: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Return the trace of a pack. It has the query and refs, and no other text.
+
+    ``refreshed`` are the records whose use was recorded, ``timing`` the milliseconds of each stage.
+    """
+    settings = done.settings
+    candidates = [_traced(decision) for decision in done.decisions]
+    included = [one for one in candidates if one["decision"]["included"]]
+    stages = dict(timing or {})
+    total = sum(stages.values())
+    no_rationale = sum(not one["decision"]["rationale"] for one in candidates)
+    no_citation = sum(not one["citations"]["recordRef"] for one in included)
+    return {
+        "kind": TRACE,
+        "ts": ts,
+        "version": {"openclaw_mem": version, "schema": "v1"},
+        "query": {"text": done.query, "scope": done.scope, "intent": None},
+        "budgets": {
+            "budgetTokens": settings.budget_tokens,
+            "maxItems": settings.limit,
+            "maxL2Items": settings.most_details,
+            "niceCap": NICE_CAP,
+        },
+        "lanes": [
+            {
+                "name": found.lane,
+                "source": found.lane,
+                "searched": found.searched,
+                "reason": found.reason,
+                "candidates": len(found.candidates),
+                "retrievers": [
+                    {"kind": kind, "topK": settings.depth, "k": None}
+                    for kind in dict.fromkeys(name for one in found.candidates for name in one.retrievers)
+                ],
+            }
+            for found in done.founds
+        ],
+        "candidates": candidates,
+        "output": {
+            "includedCount": len(included),
+            "excludedCount": len(candidates) - len(included),
+            "l2IncludedCount": sum(one["layer"] == L2 for one in included),
+            "citationsCount": len(included) - no_citation,
+            "refreshedRecordRefs": list(refreshed),
+            "coverage": {
+                "rationaleMissingCount": no_rationale,
+                "citationMissingCount": no_citation,
+                "allIncludedHaveRationale": all(one["decision"]["rationale"] for one in included),
+                "allIncludedHaveCitations": no_citation == 0,
+            },
+        },
+        "timing": {"durationMs": int(total), "stages": stages, "total_ms": total},
+        "extensions": extensions(done),
+    }
+
+
+def _traced(decision: Decision) -> dict[str, Any]:
+    """Return the decision on a candidate, as the trace lists it."""
+    one = decision.candidate
+    reasons = list(decision.reasons)
+    return {
+        "id": one.ref,
+        "layer": decision.layer,
+        "importance": one.importance,
+        "trust": one.trust,
+        "scores": {
+            "rrf": one.score,
+            "fts": float("fts" in one.retrievers),
+            "semantic": float("vector" in one.retrievers),
+        },
+        "decision": {
+            "included": decision.included,
+            "reason": reasons,
+            "rationale": list(reasons),
+            "caps": {"niceCapHit": False, "l2CapHit": decision.l2_cap},
+        },
+        "citations": {"url": one.url, "recordRef": one.ref},
+    }
+
+
+def extensions(done: Pack) -> dict[str, Any]:
+    """Return the values that the sidecar's format has no field for: why a pack fell short, quotas, the dissent slot."""
+    said: dict[str, Any] = {}
+    if done.reasons:
+        said["reasons"] = list(done.reasons)
+    if done.quota_hits:
+        said["quota_hits"] = list(done.quota_hits)
+    if done.dissent is not None:
+        dissent = done.dissent
+        said["dissent"] = {"ref": dissent.candidate.ref, "against": dissent.against, "how": dissent.how}
+    return said

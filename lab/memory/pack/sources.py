@@ -33,6 +33,7 @@ from lab.memory.ledger.ledger import FTS, Observation, given_scope, moment
 from lab.memory.ledger.search import Hit, factors, ids_in, kept_of, references, search
 from lab.memory.ledger.writeback import trust_of
 from lab.memory.pack.candidate import Candidate, Found, Lane
+from lab.memory.supersession import reachable
 from lab.memory.tools.redact import redactor
 from lab.retrieval.faults import Faults
 from lab.systems.files.folder import Entry, Folder
@@ -99,7 +100,7 @@ class LedgerLane:
             with ledger.open_ledger(self.path) as connection:
                 reason = NO_VECTORS if FTS in tables(connection) else NO_TABLES
                 hits = self._hits(connection, query, limit, scope, datetime.fromtimestamp(now_ms / 1000, UTC))
-                found = [self._candidate(hit) for hit in hits]
+                found = [self._of(hit.row, hit.factors.score if hit.factors else 0.0, ("fts",)) for hit in hits]
                 if not self.upstream:
                     found = list(self._with_successors(connection, hits, found, scope))
                     found = [one for one in found if one.ts_ms <= now_ms]
@@ -120,10 +121,6 @@ class LedgerLane:
         hits = search(connection, query, now=now, composite=False, upstream=True, **options).hits
         scored = [hit._replace(factors=factors(hit.row, rank, now)) for rank, hit in enumerate(hits)]
         return sorted(scored, key=lambda hit: -hit.factors.score if hit.factors else 0.0)
-
-    def _candidate(self, hit: Hit) -> Candidate:
-        score = hit.factors.score if hit.factors else 0.0
-        return self._of(hit.row, score, ("fts",))
 
     def _of(self, row: Observation, score: float, retrievers: tuple[str, ...]) -> Candidate:
         detail = row.detail
@@ -161,7 +158,7 @@ class LedgerLane:
         """
         newer = _successors(ledger.observations(connection, where=_LINKED))
         known = {hit.row.id for hit in hits}
-        brought = ledger.get(connection, _reached(known, newer) - known)
+        brought = ledger.get(connection, reachable(known, newer) - known)
         rows = {
             row.id: row for row in kept_of(brought, given_scope(scope), self.include_archived, keep_superseded=True)
         }
@@ -192,17 +189,6 @@ def _successors(rows: Iterable[Observation]) -> dict[int, list[int]]:
         for number in references(detail, "supersedes"):
             newer.setdefault(number, []).append(row.id)
     return newer
-
-
-def _reached(start: Iterable[int], newer: Mapping[int, Sequence[int]]) -> set[int]:
-    """Return the ids in ``start`` and those of all observations that supersede them, directly or through others."""
-    reached = set(start)
-    waiting = list(reached)
-    while waiting:
-        further = set(newer.get(waiting.pop(), ())) - reached
-        reached |= further
-        waiting += further
-    return reached
 
 
 def _address(value: object) -> str | None:
@@ -240,8 +226,6 @@ def due_of_observation(observation: Observation) -> int | None:
 
 
 class _NoVectors:
-    """Stands in for an embedder where only words are searched."""
-
     dimension = 1
 
     def prepare(
@@ -298,7 +282,6 @@ class DocumentsLane:
             self._index.close()
 
     def _built(self) -> FileIndex:
-        """Return the index of the documents, which is kept in memory."""
         texts, self._skipped = read_documents(self._root)
         settings = read_settings({"chunking": {"tokens": CHUNK, "overlap": 0}}, self.name, RELEASE)
         with tempfile.TemporaryDirectory(prefix="recall-lab-") as scratch:

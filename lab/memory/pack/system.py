@@ -15,9 +15,8 @@ from lab.base.token_estimate import tokens
 from lab.memory.pack.candidate import Candidate, Found, Lane, Settings, describe, read_settings
 from lab.memory.pack.layers import DUPLICATE, MAX_ITEMS, OVER_BUDGET, Decision
 from lab.memory.pack.order import IS_SUPERSEDED, TRUST_REASONS
-from lab.memory.pack.packer import Pack, gather, pack
+from lab.memory.pack.packer import Pack, extensions, gather, pack
 from lab.memory.pack.sources import Sources, read_sources
-from lab.memory.pack.trace import extensions
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.contract import Candidate as Hit
 from lab.retrieval.contract import Filter, Lanes, Row
@@ -133,14 +132,11 @@ class Memories:
 class MemoriesLane:
     """The memories that one query reaches."""
 
+    name = NAME
+
     def __init__(self, memories: Memories, context: QueryContext, timer: StageTimer, depth: int) -> None:
         self._memories, self._context, self._timer, self._depth = memories, context, timer, depth
         self.hits: dict[str, Hit] = {}
-
-    @property
-    def name(self) -> str:
-        """The name of the lane in a trace."""
-        return NAME
 
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
         """Return the fused hits of both searches, each followed by the memories that supersede it.

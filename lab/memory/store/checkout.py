@@ -114,7 +114,7 @@ def check_out(
             folder, manifest, root, now=now, write=write, despite_gateway=despite_gateway, wait=wait
         )
     if not write:
-        return Checkout(manifest, _present(folder), _checked(manifest, contents_of_tag(place)), "")
+        return Checkout(manifest, _present(folder), _checked(manifest, contents_in(_dataset(place / DATA))), "")
     with _locked(folder, wait) as notes:
         notes += [
             f"{folder}: an interrupted checkout had left no table; the old one was put back first"
@@ -142,14 +142,8 @@ def check_out(
     return Checkout(manifest, before, after, backup, tuple(notes))
 
 
-def contents_of_tag(place: Path) -> Contents:
-    """Return the contents of the table in a tag."""
-    return contents_in(_dataset(place / DATA))
-
-
 @contextmanager
 def _locked(folder: Path, wait: float) -> Iterator[list[str]]:
-    """Hold the lock of the folder, which is made if need be; yield a list for notes."""
     lock = WriterLock(folder)
     lock.make_folder()
     lock.acquire("lab memory tags checkout", wait)
@@ -186,7 +180,6 @@ def _dataset(data: Path) -> Path:
 
 
 def _stage(place: Path, part: Path, folder: Path, manifest: Manifest) -> None:
-    """Copy the table of a tag beside the present one, comparing every file with its digest."""
     _dataset(place / DATA)
     try:
         copied = copy_folder(place / DATA, part / DATA)
@@ -217,7 +210,6 @@ def _back_up(folder: Path, root: Path, now: datetime) -> str:
 
 
 def _return(folder: Path, data: Path) -> None:
-    """Put the old table back after a replacement that cannot be read."""
     if (data / _OLD).is_dir():
         replace_folder(data / _OLD, folder / _LANCE, data / "unreadable")
     else:
@@ -270,7 +262,6 @@ def _contents_at(table: LanceTable, tag: str) -> Contents:
 
 
 def _free_name(table: LanceTable, root: Path, name: str) -> str:
-    """Return a name that no tag has."""
     taken = table.ask(lambda opened: opened.tags.list())
     number, free = 1, name
     while free in taken or (root / free).exists():

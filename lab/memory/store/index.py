@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -154,23 +153,20 @@ def status(table: LanceTable, thresholds: Thresholds) -> Status:
     )
 
 
-def build(
-    table: LanceTable, thresholds: Thresholds, *, words: str = "simple", rebuild: bool = False, seed: int = 0
-) -> Done:
+def build(table: LanceTable, thresholds: Thresholds, *, words: str = "simple", rebuild: bool = False) -> Done:
     """Build the missing indexes, or with ``rebuild`` all of them, each in one commit (IX-2, IX-4, IX-5).
 
     A killed build leaves the indexes that it had built; another one builds the others.
     """
     before = status(table, thresholds)
-    present = [
-        (index.columns[0], index.kind) for index in before.indexes if index.columns[0] in _known() and index.kind
-    ]
+    known = {*dict(SCALARS), TEXT, VECTOR}
+    present = [(index.columns[0], index.kind) for index in before.indexes if index.columns[0] in known and index.kind]
     chosen = [*before.missing, *(present if rebuild else ())]
     for column, _ in chosen:
         _create(table, column, before.rows, words)
     after = status(table, thresholds)
     with_vectors = any(column == VECTOR for column, _ in chosen)
-    agreement = agreement_of(table, seed=seed) if with_vectors else None
+    agreement = agreement_of(table) if with_vectors else None
     return Done(before, after, tuple(f"{column}_idx" for column, _ in chosen), agreement)
 
 
@@ -181,12 +177,13 @@ def optimize(table: LanceTable, thresholds: Thresholds) -> Done:
         return Done(before, before, ())
     table.compact()
     after = status(table, thresholds)
-    changed = [index.name for index in after.indexes if index.unindexed < _unindexed(before, index.name)]
+    unindexed = {index.name: index.unindexed for index in before.indexes}
+    changed = [index.name for index in after.indexes if index.unindexed < unindexed.get(index.name, 0)]
     merged = ("files",) if after.fragments < before.fragments else ()
     return Done(before, after, (*merged, *changed))
 
 
-def agreement_of(table: LanceTable, *, seed: int = 0) -> float | None:
+def agreement_of(table: LanceTable) -> float | None:
     """Return which share of the true nearest rows a search through the vector index returns; None without vectors.
 
     The queries are up to :data:`SAMPLE` stored vectors, so a real query may find fewer.
@@ -197,7 +194,7 @@ def agreement_of(table: LanceTable, *, seed: int = 0) -> float | None:
     stored = np.flatnonzero(contents.vectors.any(axis=1))
     if not len(stored):
         return None
-    drawn = np.random.default_rng(seed).choice(stored, min(SAMPLE, len(stored)), replace=False)
+    drawn = np.random.default_rng(0).choice(stored, min(SAMPLE, len(stored)), replace=False)
 
     def hits(opened: Any, vector: np.ndarray, *, exact: bool) -> set[float]:
         search = opened.search(vector, vector_column_name=VECTOR).distance_type("l2")
@@ -240,14 +237,6 @@ def receipt_of(op: str, table: LanceTable, done: Done | Status, started: int) ->
     return about | {"latencyMs": (time.perf_counter_ns() - started) // 1_000_000}
 
 
-def _known() -> Sequence[str]:
-    return [*(column for column, _ in SCALARS), TEXT, VECTOR]
-
-
-def _unindexed(status: Status, name: str) -> int:
-    return next((index.unindexed for index in status.indexes if index.name == name), 0)
-
-
 def _index(config: Any, counts: Any, rows: int, thresholds: Thresholds) -> Index:
     details = config.index_details if isinstance(config.index_details, dict) else {}
     unindexed = int(counts.num_unindexed_rows) if counts else rows
@@ -266,7 +255,6 @@ def _index(config: Any, counts: Any, rows: int, thresholds: Thresholds) -> Index
 
 
 def _create(table: LanceTable, column: str, rows: int, words: str) -> None:
-    """Create or replace the index of a column."""
     from lancedb import index
 
     if column == VECTOR:

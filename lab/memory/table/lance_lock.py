@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.config_env import config_of, state_of
 from lab.base.config_resolve import resolve_config
 from lab.base.errors import InUse, UnusableInput
 from lab.base.files import alive, cannot_write, lock
 
 PROC = Path("/proc")
-STATE_FOLDER, CONFIG_NAME = ".openclaw", "openclaw.json"
 _RUNTIMES = ("node", "bun", "openclaw")
 _GATEWAY = re.compile(rb"(^|/)openclaw(\.mjs|-gateway)?(\0|$)|openclaw-gateway")
 LOCK_NAME = ".lab-memory.lock"
@@ -36,14 +36,13 @@ class _Process(NamedTuple):
     name: str
     command: bytes
 
-    def variable(self, name: str) -> str | None:
-        """Return a variable of the environment that the process was started with; None if it cannot be read."""
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment that the process was started with; empty if it cannot be read."""
         with suppress(OSError):
-            for pair in (PROC / str(self.id) / "environ").read_bytes().split(b"\0"):
-                key, _, value = pair.partition(b"=")
-                if key == name.encode():
-                    return os.fsdecode(value)
-        return None
+            pairs = os.fsdecode((PROC / str(self.id) / "environ").read_bytes()).split("\0")
+            return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+        return {}
 
     @property
     def is_gateway(self) -> bool:
@@ -66,14 +65,14 @@ def _signs(folder: Path) -> Iterator[str]:
         if alive(about["pid"]) and _uses(config, Path(state).expanduser(), folder):
             yield f"process {about['pid']}, by the lock file {path}"
     for process in _processes():
-        if process.is_gateway and _uses(*_state_of(process), folder):
+        environ = process.environ if process.is_gateway else {}
+        if process.is_gateway and _uses(config_of(None, environ), state_of(environ), folder):
             yield f"process {process.id} ({process.name}), a running gateway"
         if process.name.startswith(_RUNTIMES) and (name := _open_file(process, folder)):
             yield f"process {process.id} ({process.name}), which has {name} open"
 
 
 def _lock_files() -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the lock files of gateways, with what they say."""
     for base in dict.fromkeys((Path(tempfile.gettempdir()), Path("/tmp"))):  # noqa: S108 - a gateway's folder, only read
         with suppress(OSError):
             for path in sorted(base.glob("openclaw*/gateway.*.lock")):
@@ -91,15 +90,6 @@ def _processes() -> Iterator[_Process]:
                 with suppress(OSError):
                     name = (entry / "comm").read_text("utf-8", "replace").strip()
                     yield _Process(int(entry.name), name, (entry / "cmdline").read_bytes())
-
-
-def _state_of(process: _Process) -> tuple[Path, Path]:
-    """Return the configuration and the state folder of a gateway, from its environment."""
-    home = process.variable("OPENCLAW_HOME") or process.variable("HOME") or str(Path.home())
-    given = process.variable("OPENCLAW_STATE_DIR")
-    state = Path(given.replace("~", home, 1) if given else f"{home}/{STATE_FOLDER}")
-    config = process.variable("OPENCLAW_CONFIG_PATH")
-    return Path(config.replace("~", home, 1)) if config else state / CONFIG_NAME, state
 
 
 def _uses(config: Path, state: Path, folder: Path) -> bool:
@@ -251,7 +241,6 @@ def _read(handle: int) -> dict[str, Any]:
 
 
 def _shown(about: dict[str, Any]) -> str:
-    """Return a holder in words."""
     if not about:
         return f"another process, which left no name in {LOCK_NAME},"
     return f"process {about['pid']} on {about.get('host')} ({about.get('what')}, since {about.get('since')})"

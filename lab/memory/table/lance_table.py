@@ -61,10 +61,6 @@ class TableSettings:
     keep_seconds: int = KEEP_SECONDS
     wait_seconds: float = 10.0
 
-    def describe(self) -> dict[str, Any]:
-        """Return the settings in JSON."""
-        return asdict(self)
-
 
 class LanceTable(LanceReader):
     """Implements :class:`~lab.systems.openclaw.table.schema.MemoryTable` on a LanceDB folder.
@@ -139,7 +135,7 @@ class LanceTable(LanceReader):
             "missingPluginColumns": [name for name in PLUGIN if name not in self.columns],
             "missingColumns": [name for name in ADDED if name not in self.columns],
             "readOnly": self.read_only_reason or None,
-            "settings": self.settings.describe(),
+            "settings": asdict(self.settings),
         }
 
     def add(self, entries: Sequence[Entry]) -> None:
@@ -270,7 +266,6 @@ class LanceTable(LanceReader):
             ) from error
 
     def _fill(self, name: str) -> None:
-        """Give a derived column its value in the rows that have none."""
         where = f"{name} IS NULL"
         value = self._derived(where)[name]
         self._commit(lambda: self._table.update(where=where, values_sql={name: value}), lambda: self.count(where) == 0)
@@ -394,6 +389,5 @@ class GovernedTable(LanceTable):
                 self._table.merge_insert("id").when_matched_update_all().execute(pa.table(columns))
 
     def _holds(self, fields: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Return whether the rows that are there have these values."""
         stored = self.stored(list(fields))
         return all({**values, **fields[identity]} == values for identity, values in stored.items())

@@ -129,7 +129,6 @@ class ToolContext:
         return Embedded([0.0] * self.dimension, reason)
 
     def _embedded(self, texts: Sequence[str]) -> list[Embedded]:
-        """Return the vectors of texts, or for each of them the reason why there are none."""
         if self.embed is None:
             return [self.zero(UNAVAILABLE)] * len(texts)
         try:

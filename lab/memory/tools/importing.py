@@ -235,7 +235,6 @@ class _Import:
         )
 
     def _known(self, identity: str | None, text: str) -> str | None:
-        """Return why a record is a duplicate; None if it is none."""
         if self.dedupe == DEDUPE_NONE:
             return None
         if identity is not None and identity in self.ids:
@@ -268,7 +267,6 @@ class _Import:
         return due
 
     def _vector(self, given: object) -> Vector | None:
-        """Return the numbers of a list if they are as many as the table's vectors have."""
         if not isinstance(given, list):
             return None
         numbers = [
@@ -369,14 +367,9 @@ def memory_import(
         details |= {"warnings": state.warnings[:LISTED], "warned": len(state.warnings)}
         details |= {"skips": state.skips[:LISTED], "vectors": state.vectors(dry=dry)}
     text = f"Imported memories: imported={counts[0]}, skipped={counts[1]}, failed={counts[2]}."
-    return ToolResult(text, details | {"receipt": receipt}, _log(context, state.invalid_scopes))
-
-
-def _log(context: ToolContext, invalid: int) -> tuple[str, ...]:
-    if not invalid:
-        return ()
     fallback = context.config.scope_policy.default_scope
-    return (f"{NAME}:scopeValidation write=import invalidFallbackCount={invalid} fallback={fallback}",)
+    log = f"{NAME}:scopeValidation write=import invalidFallbackCount={state.invalid_scopes} fallback={fallback}"
+    return ToolResult(text, details | {"receipt": receipt}, (log,) if state.invalid_scopes else ())
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str:
@@ -385,7 +378,6 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
 
 
 def _is_too_long(text: str) -> bool:
-    """Whether a text is longer than a line of an export may be."""
     return len(text) > MAX_LINE_BYTES // 4 and len(text.encode("utf-8", "replace")) > MAX_LINE_BYTES
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from lab.base.files import cannot_write, write_atomically
@@ -111,7 +112,7 @@ def statistics_of(rows: Sequence[Fields], now_ms: float) -> dict[str, Any]:
             "minChars": lengths[0] if lengths else 0,
             "maxChars": lengths[-1] if lengths else 0,
             "avgChars": hundredths(sum(lengths) / count) if count else 0,
-            "p50Chars": _median(lengths),
+            "p50Chars": math.floor(median(lengths) + 0.5) if lengths else 0,
         },
         "ageDays": {
             "min": hundredths(min(ages, default=0)),
@@ -130,14 +131,6 @@ def hundredths(value: float) -> float:
 
 def _counts(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items(), key=lambda entry: id_order(entry[0])))
-
-
-def _median(lengths: Sequence[int]) -> int:
-    """Return the middle length, or the mean of the two in the middle, rounded half up."""
-    if not lengths:
-        return 0
-    middle = len(lengths) // 2
-    return lengths[middle] if len(lengths) % 2 else math.floor((lengths[middle - 1] + lengths[middle]) / 2 + 0.5)
 
 
 def memory_export(
@@ -211,7 +204,6 @@ def exported_row(row: Row, clean: Callable[[str], str]) -> dict[str, Any]:
 
 
 def _cleaned(fields: Mapping[str, Any], clean: Callable[[str], str]) -> dict[str, Any]:
-    """Return fields of texts, lists of texts and numbers, with secrets replaced."""
     return {
         name: clean(value)
         if isinstance(value, str)

@@ -269,7 +269,6 @@ def run_command(argv: Sequence[str], timeout_ms: int) -> Ran:
 
 
 def _read(process: subprocess.Popen[bytes], end: float) -> tuple[tuple[bytes, bytes], str | None]:
-    """Return both outputs, and the limit that was exceeded, if any."""
     parts: dict[int, bytearray] = {}
     with selectors.DefaultSelector() as selector:
         for stream in (process.stdout, process.stderr):
@@ -295,6 +294,5 @@ def _read(process: subprocess.Popen[bytes], end: float) -> tuple[tuple[bytes, by
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and what it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from lab.base.errors import UnusableInput
 from lab.embedding.embedder import DOCUMENT, Embedder, Role
-from lab.memory.table.lance_table import LanceTable, TableSettings, require_permitted
+from lab.memory.table.lance_table import LanceTable
 from lab.memory.tools.context import ToolContext
 from lab.memory.tools.preflight import Preflight, preflight_settings, run_command
 from lab.recordings.model import UNKNOWN
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 READ_ONLY_VARIABLE = "OPENCLAW_MEM_ENGINE_READONLY"
+# The clock and the ids of a context.
+CLOCK_AND_IDS = (lambda: time.time_ns() // 1_000_000, lambda: str(uuid.uuid4()))
 
 
 class DryTable:
@@ -148,82 +150,7 @@ class Session:
         return self.embedder.encode(texts, role)
 
 
-@contextmanager
-def open_session(
-    folder: Path,
-    *,
-    configuration: Configured,
-    embedder: Embedder | None = None,
-    role: Role = DOCUMENT,
-    write: bool = False,
-    create: bool = False,
-    dimension: int | None = None,
-    dry_run: bool = False,
-    despite_gateway: bool = False,
-    settings: TableSettings | None = None,
-    what: str = "lab memory",
-    model: str = "",
-) -> Iterator[Session]:
-    """Yield a session; close the table at the end.
-
-    With ``write``, the table is opened for writing, unless the configuration forbids it or the run is dry; with
-    ``create``, it is made if there is none, with vectors of the embedder's length or of ``dimension``. ``role`` is how
-    texts are embedded: as documents or as queries. A dry run is refused where the change would be.
-
-    Raises :class:`UnusableInput` if the embedder's vectors have another
-    length than the table's.
-    """
-    config = configuration.config
-    exists = (folder / f"{TABLE}.lance").is_dir()
-    writing = write and not dry_run and not config.read_only
-    table: LanceTable | None = None
-    length = None
-    if write and dry_run and not config.read_only:
-        require_permitted(folder, despite_gateway=despite_gateway)
-    if create and not exists:
-        length = _length(embedder, dimension)
-    if exists or not (create and dry_run):
-        table = LanceTable(
-            folder,
-            create=length if writing else None,
-            read_only=not writing,
-            despite_gateway=despite_gateway,
-            settings=settings,
-            what=what,
-        )
-    try:
-        if write and dry_run and table is not None:
-            table.require_changeable()
-        columns = table.dimension if table else length or 1
-        if embedder is not None:
-            _require_dimension(folder, embedder, columns)
-        shown = DryTable(table) if dry_run or table is None else table
-
-        def embed(texts: Sequence[str]) -> list[list[float]]:
-            vectors: list[list[float]] = embedder.encode(texts, role).tolist() if embedder else []
-            return vectors
-
-        context = ToolContext(
-            shown,
-            config,
-            lambda: time.time_ns() // 1_000_000,
-            lambda: str(uuid.uuid4()),
-            embed if embedder else None,
-            columns,
-            str(folder),
-            TABLE,
-            model,
-            configuration.read_only_source,
-            # A dry run must not start a command that may record the memory.
-            None if dry_run else configuration.preflight,
-        )
-        yield Session(table, context, embedder)
-    finally:
-        if table is not None:
-            table.close()
-
-
-def _length(embedder: Embedder | None, dimension: int | None) -> int:
+def new_length(embedder: Embedder | None, dimension: int | None) -> int:
     """Return the length of the vectors of a new table."""
     if dimension is not None:
         return dimension
@@ -237,7 +164,8 @@ def _length(embedder: Embedder | None, dimension: int | None) -> int:
     return embedder.dimension
 
 
-def _require_dimension(folder: Path, embedder: Embedder, columns: int) -> None:
+def require_dimension(folder: Path, embedder: Embedder, columns: int) -> None:
+    """Raise :class:`UnusableInput` if the vectors of an embedder have another length than those of a table."""
     from lab.embedding.endpoint import EndpointEmbedder
 
     if isinstance(embedder, EndpointEmbedder) and not embedder.learned():

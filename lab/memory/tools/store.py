@@ -130,7 +130,6 @@ def intent_id(fields: dict[str, Any]) -> str:
 
 
 def _judged(context: ToolContext, fields: dict[str, Any]) -> Verdict | None:
-    """Return the verdict of the preflight, or None if it is off."""
     guard = context.preflight
     if guard is None or not guard.settings.enabled:
         return None

@@ -239,8 +239,8 @@ def test_search_with_a_damaged_index_gives_a_reason(ledger: Path, damage: str) -
         connection.execute(damage.format("lab_episodes_fts_data"))
     result = found(ledger, "basil", mode="hybrid", vectors=hashing())
     assert (result.lexical_status, result.vector_status, len(result.hits)) == ("damaged_index", "ok", 4)
-    lane = EpisodesLane(ledger, "hybrid", hashing()).search("basil", 5, scope=None, now_ms=NOW_MS)
-    assert (lane.searched, lane.reason) == (True, "lexical: damaged_index")
+    lane = EpisodesLane(ledger).search("basil", 5, scope=None, now_ms=NOW_MS)
+    assert (lane.searched, lane.reason) == (False, "lexical: damaged_index")
 
 
 def test_search_without_a_table_of_vectors_uses_words(ledger: Path) -> None:
@@ -389,5 +389,3 @@ def test_lane_never_raises(ledger: Path, tmp_path: Path) -> None:
         assert reason in (result.reason or "")
     blank = EpisodesLane(ledger).search(" ", 5, scope=None, now_ms=NOW_MS)
     assert (blank.searched, "blank" in (blank.reason or "")) == (False, True)
-    partly = EpisodesLane(ledger, "hybrid", hashing()).search("basil", 5, scope=None, now_ms=NOW_MS)
-    assert (partly.searched, partly.reason, len(partly.candidates)) == (True, "vector: missing_embeddings", 1)

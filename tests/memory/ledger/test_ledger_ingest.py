@@ -352,10 +352,10 @@ def test_an_old_ledger_of_the_sidecar_gets_its_search_tables(tmp_path: Path) -> 
 
 def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
     path = filled(tmp_path / "l.sqlite", [POTS])
-    with ledger.open_ledger(path, write=True) as connection:
+    full = pytest.raises(CannotWrite, match="the disk is full; the ledger is as before this batch")
+    with full, ledger.open_ledger(path, write=True) as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
-        full = pytest.raises(CannotWrite, match="the disk is full; the ledger is as before this batch")
-        with full, ledger._translated(path), transaction(connection):
+        with transaction(connection):
             connection.execute("INSERT INTO observations (ts, summary) VALUES ('x', ?)", ("a" * 100_000,))
     assert summaries(path) == [POTS["summary"]]

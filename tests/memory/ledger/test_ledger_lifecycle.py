@@ -143,10 +143,9 @@ def test_lone_surrogate_and_huge_count_do_not_stop_a_change(tmp_path: Path) -> N
         assert len(search(connection, "kettle", now=NOW, include_archived=True).hits) == 3
 
 
-def test_use_that_is_disabled_or_dry_writes_nothing(tmp_path: Path) -> None:
+def test_use_without_a_record_or_dry_writes_nothing(tmp_path: Path) -> None:
     path = filled(tmp_path / "l.sqlite", [aged(1)])
     before = rows(path)
-    assert use(path, ["obs:1"], write=True, enabled=False)["status"] == "disabled"
     assert use(path, ["tail:1"], write=True)["status"] == "no_observation_refs"
     assert use(path, ["obs:1"])["status"] == "dry_run"
     assert rows(path) == before

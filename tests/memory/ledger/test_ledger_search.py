@@ -183,7 +183,7 @@ def test_composite_score_is_the_product_of_its_factors() -> None:
     assert factors(row(kind="note", ts=ago(-5)), 0, NOW).recency == 1
     assert factors(row(ts="yesterday"), 0, NOW).recency == 1
     assert factors(row(kind="bird", ts=ago(30)), 0, NOW).recency == 0.5
-    assert factors(decision, 4, NOW, frozenset(("recency", "importance"))).score == 1 / 65
+    assert factors(decision, 4, NOW).relevance == 1 / 65
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ from lab.memory.pack.candidate import (
     Tail,
     upstream,
 )
-from lab.memory.pack.packer import Pack, pack
-from lab.memory.pack.trace import trace
+from lab.memory.pack.packer import Pack, pack, trace
 
 CASES, QUICK = 10_000, 300
 WORDS = (

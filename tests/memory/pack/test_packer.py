@@ -7,8 +7,7 @@ import pytest
 from lab.base.token_estimate import tokens
 from lab.memory.pack.candidate import ABSTRACT, Candidate, Found, Settings, Tail, describe, read_settings
 from lab.memory.pack.layers import DETAIL, READ, layers_of
-from lab.memory.pack.packer import FIRST, MOST_QUERY, gather, pack
-from lab.memory.pack.trace import trace
+from lab.memory.pack.packer import FIRST, MOST_QUERY, gather, pack, trace
 from lab.retrieval.sentence_words import MOST_NAMES, identifiers, stems
 from tests.memory.pack.candidates import candidate, packed, reasons
 

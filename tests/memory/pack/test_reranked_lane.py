@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.memory.pack.candidate import Candidate, Found, Settings
-from lab.memory.pack.packer import gather, pack
+from lab.memory.pack.packer import gather, pack, trace
 from lab.memory.pack.sources import RerankedLane
-from lab.memory.pack.trace import trace
 from lab.systems.openclaw.config.settings import Rerank
 from tests.systems.rerank_server import FAULTS, serving
 
