@@ -1,6 +1,6 @@
 """Which conversations two runs have in common, and whether they judged the same things there (IN-8, IN-9).
 
-Conversations of a run with identical content under several names form one cluster.
+Copies of a conversation in a run form one cluster.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from lab.runs.directory import RunDirectory
 
 
 def equal_in(run: RunDirectory) -> dict[str, str]:
-    """Map each conversation that has an identical copy in the run to the first name of its group."""
+    """Map each conversation that has a copy in the run to the first name of its group."""
     return {name: group[0] for group in run.manifest.resolved.equal_conversations or () for name in group}
 
 
 def equal_notes(run: RunDirectory) -> tuple[str, ...]:
-    """Return one sentence for each group of identical conversations."""
+    """Return one sentence for each group of copies."""
     groups = (", ".join(group) for group in run.manifest.resolved.equal_conversations or ())
-    return tuple(f"conversations {names} are identical turn by turn and count as one" for names in groups)
+    return tuple(f"conversations {names} have the same turns, or nearly so, and count as one" for names in groups)
 
 
 # What the data are. Runs that list the content of each conversation are compared by that instead.

@@ -201,7 +201,7 @@ def lint(
     for group in equal:
         twice = [name for name in group if name in judged]
         if len(twice) > 1:
-            errors.append(f"golden set: {', '.join(twice)} have the same turns; judge only one of them")
+            errors.append(f"golden set: {', '.join(twice)} have the same turns, or nearly so; judge only one of them")
     conversations = {first.get(name, name) for name in judged}
     if len(conversations) < ENOUGH_CONVERSATIONS:
         warnings.append(

@@ -20,6 +20,7 @@ from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import digest, file_name, read_json, remove_leftovers
 from lab.base.formatting import choices
 from lab.base.shape import to_json
+from lab.compare.comparable import equal_in
 from lab.compare.statistics import clustered
 from lab.compare.steps import Step, steps
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE
@@ -83,12 +84,13 @@ def points_of(run: RunDirectory, scores: Scores, *, date: str, plan: str, name: 
     components = {"embedder": resolved.embedder_model, **environment.packages}
     versions = "; ".join(f"{package} {version or 'none'}" for package, version in components.items())
     arm_keys = {arm.name: digest(to_json(arm)) for arm in resolved.arms}
+    equal = equal_in(run)
     points = []
     for arm in run.arms:
         for measure, (_, conversations, values) in scores.of_arm(arm).items():
             groups: dict[str, list[float]] = {}
             for conversation, value in zip(conversations, values, strict=True):
-                groups.setdefault(conversation, []).append(value)
+                groups.setdefault(equal.get(conversation, conversation), []).append(value)
             estimate = clustered(groups)
             points.append(
                 Point(

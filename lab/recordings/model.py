@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -170,27 +171,66 @@ def media_line(memory: Memory) -> str:
 EQUAL = "equal_conversations"
 # Characters of a turn that are hashed at a time.
 PIECE = 1 << 16
+# Of this many turns of a copy, one may differ from the original; with fewer equal turns, two are no copies.
+ONE_DIFFERS, LEAST_EQUAL = 10, 3
+# Conversations with one turn that another with this turn is compared with: a set of formulas takes no quadratic time.
+MOST_BESIDE = 50
 
 
 def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]]:
-    """Return the groups of two or more equal conversations: sorted tuples of names, in sorted order.
+    """Return the groups of two or more conversations that are copies: sorted tuples of names, in sorted order.
 
-    Two conversations are equal if their turns have the same roles and texts in the same order. Ids, times, memories,
-    case, white space and the conversation's name are ignored.
+    Two conversations are copies if they have the same turns, or if a tenth of the turns of the longer one differ at
+    most (one turn, if it has fewer than twenty). A turn is its role and text. Order, ids, times, memories, case and
+    white space are ignored. A copy of a copy is in the same group.
     """
-    groups: dict[bytes, list[str]] = {}
+    groups: dict[frozenset[bytes], list[str]] = {}
     for recording in recordings:
-        groups.setdefault(_fingerprint(recording), []).append(recording.conversation)
-    return sorted(tuple(sorted(names)) for names in groups.values() if len(names) > 1)
+        groups.setdefault(_turns_of(recording), []).append(recording.conversation)
+    leader = {turns: turns for turns in groups}
+
+    def led(turns: frozenset[bytes]) -> frozenset[bytes]:
+        while leader[turns] is not turns:
+            turns = leader[turns]
+        return turns
+
+    frequency = Counter(turn for turns in groups for turn in turns)
+    having: dict[bytes, list[frozenset[bytes]]] = {}
+    for turns in groups:
+        # Copies share one of these, because fewer turns may differ. Rare ones are in few other conversations.
+        rarest = sorted(turns, key=lambda turn: (frequency[turn], turn))[: _may_differ(turns) + 1]
+        for other in dict.fromkeys(other for turn in rarest for other in having.get(turn, ())):
+            if led(other) is not led(turns) and _are_copies(turns, other):
+                leader[led(turns)] = led(other)
+        for turn in rarest:
+            if len(having.setdefault(turn, [])) < MOST_BESIDE:
+                having[turn].append(turns)
+    copies: dict[frozenset[bytes], list[str]] = {}
+    for turns, names in groups.items():
+        copies.setdefault(led(turns), []).extend(names)
+    return sorted(tuple(sorted(names)) for names in copies.values() if len(names) > 1)
 
 
-def _fingerprint(recording: Recording) -> bytes:
-    digest = sha256()
+def _may_differ(turns: Collection[bytes]) -> int:
+    return max(len(turns) // ONE_DIFFERS, 1)
+
+
+def _are_copies(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
+    longer = max(one, other, key=len)
+    same = len(one & other)
+    return same >= max(len(longer) - _may_differ(longer), LEAST_EQUAL)
+
+
+def _turns_of(recording: Recording) -> frozenset[bytes]:
+    """Return a hash of each turn; equal turns of the conversation are numbered, so that none is lost."""
+    seen: Counter[bytes] = Counter()
+    turns = []
     for turn in recording.turns:
-        digest.update(f"{turn.role}\x00".encode())
+        digest = sha256(f"{turn.role}\x00".encode())
         # In pieces, because a turn may quote an entire file, and a list of its words takes twenty times its size.
         for begin in range(0, len(turn.text), PIECE):
-            words = turn.text[begin : begin + PIECE].replace(recording.conversation, "").casefold().split()
+            words = turn.text[begin : begin + PIECE].casefold().split()
             digest.update(" ".join(words).encode("utf-8", "surrogatepass"))
-        digest.update(b"\x01")
-    return digest.digest()
+        seen[digest.digest()] += 1
+        turns.append(digest.digest() + seen[digest.digest()].to_bytes(4))
+    return frozenset(turns)

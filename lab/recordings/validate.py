@@ -13,7 +13,7 @@ from lab.recordings.inventory import Inventory
 from lab.recordings.model import SEARCHED, Recording, equal_conversations
 from lab.recordings.readers import Library, read_library
 
-SAME = "these conversations have the same turns and count as one piece of evidence; keep only one of them"
+SAME = "these conversations have the same turns, or nearly so, and count as one; keep only one of them"
 
 
 @dataclass(frozen=True, slots=True)

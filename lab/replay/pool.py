@@ -22,7 +22,7 @@ from lab.base.formatting import counted
 from lab.base.progress import Progress
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
-from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import Memory, Recording, Turn, equal_conversations, in_birth_order
 from lab.recordings.readers import ALL, Library, of_origins, read_library
 from lab.replay.haystack import fill
 from lab.replay.labels import labels_note
@@ -55,7 +55,8 @@ class Drawn(NamedTuple):
     """The chosen turns and what they were chosen from (IN-12).
 
     ``keys`` has the turns of each conversation in their order, ``order`` conversation and turn as they were drawn, and
-    ``eligible`` how many could be. ``trivial`` turns are skipped by recall, ``early`` ones see too few memories.
+    ``eligible`` how many could be. ``trivial`` turns are skipped by recall, ``early`` ones see too few memories, and
+    ``copied`` ones are in a copy of a conversation that was drawn from.
     """
 
     keys: Mapping[str, list[str]]
@@ -64,6 +65,7 @@ class Drawn(NamedTuple):
     trivial: int
     early: int
     seed: int
+    copied: int = 0
 
     def sizes(self, share: float = 1.0) -> dict[str, int]:
         """Return the number of turns by conversation in the first ``share`` of the draw."""
@@ -76,7 +78,11 @@ class Drawn(NamedTuple):
             "turns": len(self.order),
             "eligible": sum(self.eligible.values()),
             "conversations": {name: [len(keys), self.eligible[name]] for name, keys in self.keys.items()},
-            "not_eligible": {"skipped by recall": self.trivial, "too few memories": self.early},
+            "not_eligible": {
+                "skipped by recall": self.trivial,
+                "too few memories": self.early,
+                **({"in a copy of another conversation": self.copied} if self.copied else {}),
+            },
             "seed": self.seed,
         }
 
@@ -102,6 +108,10 @@ def choose_turns(recordings: Sequence[Recording], chosen: Chosen, depth: int, se
         for name, turns in by_name.items()
     }
     trivial = sum(len(turns) - len(eligible[name]) for name, turns in by_name.items())
+    copied = 0
+    for name in (name for group in equal_conversations(recordings) for name in group[1:] if not chosen.keys):
+        copied += len(eligible[name])
+        eligible[name] = []
     ranked = []
     for name, keys in eligible.items():
         by_hash = sorted((draw(seed, f"turn {key}"), key) for key in keys)
@@ -126,6 +136,7 @@ def choose_turns(recordings: Sequence[Recording], chosen: Chosen, depth: int, se
         trivial,
         early,
         seed,
+        copied,
     )
 
 

@@ -118,7 +118,7 @@ class Resolved:
     memories_from: str | None = None
     vectors: str | None = None
     equal_conversations: tuple[tuple[str, ...], ...] | None = field(
-        default=None, metadata=_about("groups of conversations that say the same")
+        default=None, metadata=_about("groups of conversations that are copies of each other")
     )
     source: str = field(default=GIVEN, metadata=_about("where memories come from: given, tools or captured"))
     haystack: Haystack | None = field(default=None, metadata=_about("memories of other conversations that were added"))
