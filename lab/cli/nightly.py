@@ -11,7 +11,7 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.cli import options
 from lab.cli.baseline import today
-from lab.cli.output import announce, emit, emit_folded, emit_table, report_to_ci
+from lab.cli.output import announce, emit, emit_folded, emit_notes, emit_table, report_to_ci
 from lab.cli.results import Result
 from lab.cli.study import finish
 from lab.report.study import Part, Study
@@ -67,6 +67,7 @@ def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
     warning = trial_line(nightly_run.trial)
     what = f"{nightly_run.date}, plan {nightly_run.plan}{f' [{warning}]' if warning else ''}"
     emit_folded(f"{nightly_run.status.upper()}{on_what(result.verdict for result in nightly_run.sets)}: {what}")
+    emit_notes(nightly_run.notes)
     emit_table(
         ["set", "verdict", "not reproduced", "changed", "receipts"],
         [

@@ -161,9 +161,14 @@ def _differs(verdict: Verdict, again: Verdict) -> str | None:
     for name in ("policy", "candidate", "rollback"):
         if getattr(verdict, name) != getattr(again, name):
             return f"its {name} is {getattr(verdict, name)}, and its inputs give {getattr(again, name)}"
-    if len(verdict.lines) != len(again.lines):
-        return f"it has {counted(len(verdict.lines), 'rule')}, and its inputs give {len(again.lines)}"
-    for line, now in zip(verdict.lines, again.lines, strict=True):
+    return differing(verdict.lines, again.lines)
+
+
+def differing(lines: Sequence[Line], again: Sequence[Line]) -> str | None:
+    """Return the first thing in which the lines of a stored verdict are not what its inputs give; None if they are."""
+    if len(lines) != len(again):
+        return f"it has {counted(len(lines), 'rule')}, and its inputs give {len(again)}"
+    for line, now in zip(lines, again, strict=True):
         for field in fields(Line):
             one, other = getattr(line, field.name), getattr(now, field.name)
             if field.name not in _WORDS and not _equal(one, other):
@@ -178,6 +183,7 @@ def _equal(one: object, other: object) -> bool:
 
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
+OUTPUTS = (VERDICT, "verdict.xml", "verdict.prom")
 # GitHub shows this many annotations of a step; a summary of this many bytes fits a comment as well.
 MOST_ANNOTATIONS = 10
 MOST_SUMMARY = 60_000
@@ -193,17 +199,21 @@ def write_verdict(verdict: Verdict, folder: Path) -> list[Path]:
 
     Raises :class:`UnusableInput`, and writes nothing, if a file of one of these names is not a verdict.
     """
-    files = {
-        folder / VERDICT: dump_json(verdict.as_json()),
-        folder / "verdict.xml": junit(verdict),
-        folder / "verdict.prom": openmetrics(verdict).encode("utf-8", "replace"),
-    }
+    contents = (dump_json(verdict.as_json()), junit(verdict), openmetrics(verdict).encode("utf-8", "replace"))
+    files = {folder / name: content for name, content in zip(OUTPUTS, contents, strict=True)}
     for path in files:
         if path.exists() and not _is_ours(path):
             raise UnusableInput(f"{path}: exists and is not a verdict of `lab gate`; choose another --out")
     for path, data in files.items():
         write_atomically(path, data)
     return list(files)
+
+
+def remove_verdict(folder: Path) -> None:
+    """Remove the files of an earlier verdict from a folder in which a later judgement ended without one."""
+    for name in OUTPUTS:
+        if (folder / name).is_file() and _is_ours(folder / name):
+            (folder / name).unlink()
 
 
 def policy_of(folder: Path) -> str | None:

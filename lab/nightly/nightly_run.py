@@ -14,6 +14,7 @@ a baseline that was approved in the meantime.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,8 +26,8 @@ from lab.base.files import digest, dump_json, file_name, only_writer, read_json,
 from lab.base.formatting import Announce, counted, silent
 from lab.base.progress import each_once
 from lab.compare.changes import Changes, changes
-from lab.gate.line import AGAIN, ERROR, GRAVITY, PASS, SET, Line
-from lab.gate.outputs import junit, openmetrics
+from lab.gate.line import ADDED, AGAIN, BASELINE_LINE, ERROR, GRAVITY, INCONCLUSIVE, PASS, SET, Line
+from lab.gate.outputs import Stale, differing, junit, openmetrics
 from lab.gate.verdict import EXIT, Verdict, overall
 from lab.host.snapshot import open_snapshot
 from lab.measures.score import score_and_write, score_run, summarise
@@ -43,12 +44,12 @@ from lab.nightly.against import (
 )
 from lab.nightly.baselines import check_date, find
 from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
-from lab.nightly.plan import NightlyPlan, NightlySet
+from lab.nightly.plan import NightlyPlan, NightlySet, read_plan
 from lab.nightly.trend import append, earlier_runs, points_of
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.notes import trial_of
+from lab.runs.notes import config_notes, trial_of
 from lab.runs.request import ReplayRequest
 from lab.runs.resume import packages
 from lab.runs.scores import read_gold
@@ -100,6 +101,7 @@ class NightlyRun:
     sets: tuple[SetResult, ...]
     baselines: Path
     code: str = ""
+    plan_file: str = ""
 
     @property
     def approve_all(self) -> str | None:
@@ -113,6 +115,11 @@ class NightlyRun:
     def trial(self) -> tuple[str, ...]:
         """Return the reasons why the results are not evidence, each once."""
         return tuple(dict.fromkeys(reason for result in self.sets for reason in result.verdict.trial))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what the configurations of arms mean for the figures, such as another embedder, each once."""
+        return tuple(dict.fromkeys(note for result in self.sets for note in result.verdict.embedder))
 
     @property
     def status(self) -> str:
@@ -130,6 +137,7 @@ class NightlyRun:
             "schema": KIND,
             "trial": list(self.trial),
             "plan": self.plan,
+            "plan_file": self.plan_file,
             "about": self.about,
             "date": self.date,
             "status": self.status,
@@ -184,6 +192,7 @@ def run_nightly(
     if ``out`` was begun with another plan, other recordings or other code.
     """
     key = identity(plan) | {"date": check_date(date)}
+    where = str(Path(plan.where).absolute())
     out = out or NIGHTLY_FOLDER / f"{date}-{digest(key)[:8]}"
     with only_writer(out):
         _begin(out, key)
@@ -191,7 +200,7 @@ def run_nightly(
         for number, nightly_set in enumerate(plan.sets, 1):
             announce(f"{nightly_set.name} (set {number} of {len(plan.sets)})")
             sets.append(_run_set(nightly_set, plan, out, date, baselines, store, jobs, each_once(announce)))
-    return NightlyRun(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines, key["code"])
+    return NightlyRun(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines, key["code"], where)
 
 
 def write_nightly(nightly_run: NightlyRun) -> list[Path]:
@@ -239,18 +248,18 @@ def _run_set(
     means: dict[str, dict[str, float | None]] = {}
     primary: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     try:
         run, again = _twice(nightly_set.asked, folder, nightly_set.name, jobs=jobs, announce=announce)
         reasons = trial_of(run)
+        notes = config_notes(run.manifest.resolved)
         lines.append(_reproduces(again))
         if not again.changed:
             baseline = find(baselines, nightly_set.baseline)
             exact = compare(lines, nightly_set, run, baseline, out, baselines)
             command = approve(run.path, baselines, nightly_set.baseline)
-            lines += against(plan.policy, run, exact, nightly_set.baseline, command)
             same = run.of(exact.common.same) if exact else run
-            for pair in nightly_set.compare:
-                lines += within(pair, same)
+            lines += _by_rules(nightly_set, plan, run, exact, command)
             earlier = list(
                 earlier_runs(out, plan.name, nightly_set.name, date, baseline.now.date if baseline else None)
             )
@@ -289,10 +298,66 @@ def _run_set(
         overall(lines),
         tuple(lines),
         against=str(exact.before) if exact else None,
+        embedder=notes,
         trial=reasons,
     )
     approved = baseline.now.object if baseline else None
     return SetResult(nightly_set.name, verdict, again, exact, approved, means, primary, apart)
+
+
+def _by_rules(
+    nightly_set: NightlySet, plan: NightlyPlan, run: RunDirectory, exact: Changes | None, command: str
+) -> Iterator[Line]:
+    yield from against(plan.policy, run, exact, nightly_set.baseline, command)
+    same = run.of(exact.common.same) if exact else run
+    for pair in nightly_set.compare:
+        yield from within(pair, same)
+
+
+def require_derived(result: Mapping[str, Any], verdicts: Mapping[str, Verdict], folder: Path) -> str:
+    """Judge the runs of a nightly run again; return what could not be judged again as a clause, "" if nothing.
+
+    ``result`` is the content of nightly.json, ``verdicts`` those of its sets. What its lines say of the replays, of the
+    copy of the baseline and of the rules of the plan must be what the runs give. Raises :class:`Stale` if it is not.
+    """
+    unchecked = ""
+    try:
+        plan = read_plan(str(result.get("plan_file")))
+    except UnusableInput:
+        return "its plan is not there"
+    for entry in result["sets"]:
+        name, verdict = entry["name"], verdicts[entry["name"]]
+        if any(line.kind == SET for line in verdict.lines):
+            # It says that something failed, and nothing is graver.
+            continue
+        if any(line.kind == ADDED and line.critical for line in verdict.lines):
+            unchecked = "what was added since is not judged again"
+        place = folder / "sets" / file_name(name)
+        if not (place / "run").is_dir():
+            return "its runs are not there"
+        try:
+            nightly_set = next(one for one in plan.sets if one.name == name)
+            run = open_run(place / "run")
+            again = changes(run, open_run(place / "again"))
+            before = folder / "baselines" / Path(verdict.against).name if verdict.against else None
+            exact = changes(open_run(before), run) if before and not again.changed else None
+            lines = [_reproduces(again), *([] if again.changed else _by_rules(nightly_set, plan, run, exact, ""))]
+        except (LabError, StopIteration) as error:
+            raise Stale(f"set {name!r} cannot be judged again: {error or 'its plan has no such set'}") from None
+        for what, now in (("reproduces", again), ("exact", exact)):
+            if (entry[what] or {}).get("changed") != (now.changed if now else None):
+                raise Stale(f"set {name!r}: the changes that it counts ({what}) are not those of its runs")
+        known = [line for line in verdict.lines if line.kind != ADDED]
+        if exact is None and not again.changed:
+            lacks = [line for line in known if line.kind == BASELINE_LINE and line.status == INCONCLUSIVE]
+            if not lacks:
+                raise Stale(f"set {name!r} names no baseline, and does not say that there is none")
+            known = [line for line in known if line not in lacks]
+        if (problem := differing(known, lines)) is not None:
+            raise Stale(f"set {name!r}: {problem}")
+        if not {*trial_of(run)} <= {*verdict.trial} <= {*result["trial"]}:
+            raise Stale(f"set {name!r}: does not say what makes its run a trial")
+    return unchecked
 
 
 def _twice(

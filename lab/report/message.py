@@ -74,9 +74,9 @@ def message_at(path: Path, link: str | None = None, log: Path | None = None) -> 
     ``path`` is the folder of a nightly run, of a run that was judged, or of a verdict; or a file with what ``lab
     gate``, ``lab nightly run`` or ``lab acceptance`` wrote or printed with ``--json``. ``link`` replaces the path of
     the page. With ``log``, the standard error of the command, an empty or missing file becomes a message that says why
-    there is no verdict. A verdict of ``lab gate`` is judged again; one whose run or audit is not there is marked as not
-    checked. Of the others, every status must follow from what is below it. Raises :class:`CannotMeasure` for a verdict
-    that is stale, and :class:`UnusableInput` for anything else.
+    there is no verdict. A verdict of ``lab gate`` or of a nightly run is judged again; one whose run, audit or plan is
+    not there is marked as not checked. Of an acceptance, every status must follow from what is below it. Raises
+    :class:`CannotMeasure` for a verdict that is stale, and :class:`UnusableInput` for anything else.
     """
     file = _file_in(path) if path.is_dir() else path
     if log is not None and (not file.exists() or not read_text(file).strip()):
@@ -199,6 +199,8 @@ def _short(arm: str) -> str:
 
 
 def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | None) -> Message:
+    from lab.nightly.nightly_run import require_derived
+
     sets = [
         (field(entry, "name", str, where), verdict_of(field(entry, "verdict", dict, where), where), entry)
         for entry in field(data, "sets", list, where)
@@ -212,6 +214,11 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
     if not names or names != begun:
         others = ", ".join(sorted(names ^ begun)) or "none"
         raise CannotMeasure(f"{where}: is stale: its sets are not those of the nightly run (which differ: {others})")
+    try:
+        unchecked = require_derived(data, {name: verdict for name, verdict, _ in sets}, folder)
+    except Stale as error:
+        raise CannotMeasure(f"{where}: is stale: {error}; run it again") from None
+    notes = dict.fromkeys(note for _, verdict, _ in sets for note in verdict.embedder)
     word = f"{status.upper()}{on_what(verdict for _, verdict, _ in sets)}"
     of_status = [name for name, verdict, _ in sets if verdict.status == status]
     verdicts = sorted(sets, key=lambda entry: GRAVITY.index(entry[1].status))
@@ -225,13 +232,19 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
         summary = f"Since the baseline: {cause(list(dict.fromkeys(moved)))}. {summary}"
     return Message(
         status,
-        _title(word, f"nightly run of {data['date']}, plan {data['plan']}", data.get("trial", ())),
+        _title(
+            word,
+            f"nightly run of {data['date']}, plan {data['plan']}",
+            data.get("trial", ()),
+            f"not checked: {unchecked}" if unchecked else "",
+        ),
         _line(summary),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
         _harmless(action_after(data)),
         (
             *((f"set {name}", _line(_changed(entry, verdict))) for name, verdict, entry in sets),
+            *(("note", _line(note)) for note in notes),
             ("commit", str(data["commit"])[:12] if data.get("commit") else "no repository"),
             ("lab", str(data["lab"])),
         ),

@@ -247,7 +247,7 @@ def _opening(nightly_run: NightlyRun) -> dict[str, Any]:
         "why": f"{why.rstrip('.')}.",
         "action": action_after(nightly_run.as_json(), nightly_run.approve_all),
         "sure": sure,
-        "beside": [],
+        "beside": nightly_run.notes,
         "basis": [
             ("sets that pass", f"{passing} of {len(nightly_run.sets)}"),
             ("receipts, each made twice", f"{turns:,}"),

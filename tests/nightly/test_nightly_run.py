@@ -31,6 +31,7 @@ from lab.nightly.plan import NightlyPlan, Within, read_plan
 from lab.nightly.trend import read_store
 from lab.replay.candidates import Candidates, candidates_path, rows_of
 from lab.replay.plan import make_plan
+from lab.report.message import message_at
 from lab.report.nightly import write_pages
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.runs.directory import RunDirectory, open_run
@@ -220,6 +221,45 @@ def test_nightly_files_report_the_result(approved: NightlyPlan) -> None:
     metrics = (folder / "nightly.prom").read_text("utf-8")
     assert 'lab_gate_verdict{policy="trial/small",lab_gate_verdict="pass"} 1' in metrics
     assert metrics.endswith("# EOF\n")
+
+
+def test_nightly_names_another_embedder_in_every_output(approved: NightlyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = "embedder: the configuration of arm engine names small; this run used hashing"
+    monkeypatch.setattr("lab.nightly.nightly_run.config_notes", lambda _: (note,))
+    folder = _night(approved).folder
+    for name in ("nightly.html", "nightly.md", "nightly.xml", "nightly.json"):
+        assert note in (folder / name).read_text("utf-8").replace("\\", ""), name
+    assert dict(message_at(folder).facts)["note"] == note
+
+
+@pytest.mark.parametrize("what", ["status", "line", "count", "baseline", "trial"])
+@pytest.mark.usefixtures("approved")
+def test_message_refuses_a_nightly_run_that_its_runs_do_not_give(what: str) -> None:
+    """nightly.json is edited so that all of it agrees, and only the runs say otherwise."""
+    text = Path("plan.toml").read_text("utf-8")
+    Path("changed.toml").write_text(f"{text}max_items = 5\n", "utf-8")
+    folder = _night(read_plan("changed.toml"), out="changed").folder
+    result = json.loads((folder / "nightly.json").read_bytes())
+    assert (result["status"], message_at(folder).title[:4]) == ("fail", "FAIL")
+    assert "not checked" not in message_at(folder).title
+    (entry,) = result["sets"]
+    lines = entry["verdict"]["lines"]
+    if what == "trial":
+        result["trial"] = entry["verdict"]["trial"] = []
+    elif what == "count":
+        entry["exact"]["changed"] = 1
+    else:
+        for line in lines:
+            if line["status"] == "fail":
+                line |= {"status": "pass", "candidate": 0.0 if what == "status" else line["candidate"]}
+        result["status"] = entry["status"] = entry["verdict"]["status"] = "pass"
+    if what == "status":
+        entry["exact"]["changed"] = 0
+    if what == "baseline":
+        entry["exact"], entry["approved"], entry["verdict"]["against"] = None, None, None
+    (folder / "nightly.json").write_text(json.dumps(result))
+    with pytest.raises(CannotMeasure, match="is stale"):
+        message_at(folder)
 
 
 def test_nightly_changed_configuration_fails_and_names_the_knob(approved: NightlyPlan) -> None:

@@ -172,13 +172,14 @@ def test_nightly_message_counts_sets_and_names_the_command(tmp_path: Path) -> No
     )  # fmt: skip
     passed = Verdict("mine/b", "", "x", "b", None, PASS, (Line("a/a", "receipts", PASS, True, "equal"),))
     made = message_at(_nightly(tmp_path, passed, failed, trial=["store lance"]))
-    assert made.title == "FAIL: nightly run of 2026-11-24, plan mine [trial: store lance]"
+    unchecked = "[not checked: its plan is not there]"
+    assert made.title == f"FAIL: nightly run of 2026-11-24, plan mine [trial: store lance] {unchecked}"
     assert made.sentence == f"Since the baseline: {'; '.join(MOVED[:3])} and 2 more differences. 1 of 2 sets failed: a."
     assert message_at(_nightly(tmp_path, passed)).sentence == "1 of 1 set passed: b."
     # What the policy accepts as unmeasured is named, and the word does not hide it.
     stale = Line("guard", "StaleRecall", SKIPPED, True, "not measurable here: no memory is superseded", unmeasured=True)
     accepted = message_at(_nightly(tmp_path, passed, replace(passed, policy="mine/c", lines=(*passed.lines, stale))))
-    assert accepted.title == "PASS on what was measured: nightly run of 2026-11-24, plan mine"
+    assert accepted.title.startswith("PASS on what was measured: nightly run of 2026-11-24, plan mine [")
     named = [name for name, said in accepted.facts if said.endswith("not measurable here: StaleRecall")]
     assert named == ["set c"]
     made = message_at(_nightly(tmp_path, passed, failed, trial=["store lance"]))
