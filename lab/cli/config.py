@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.options import Profile
-from lab.cli.output import emit_folded, emit_table
+from lab.cli.output import emit_folded, emit_next, emit_table
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def check(file: File = None, profile: Profile = "seed", host: HostVersion = None
     and variables in ${NAME} are resolved as the host does.
     """
     from lab.runs.notes import config_note
-    from lab.systems.openclaw.config.file import embedder_of, locate
+    from lab.systems.openclaw.config.file import ENTRY, SLOT, embedder_of, locate
     from lab.systems.openclaw.config.resolve import check_config, require_profile
     from lab.systems.openclaw.upstream.host import check_host, host_of, with_unset
 
@@ -94,6 +95,8 @@ def check(file: File = None, profile: Profile = "seed", host: HostVersion = None
         **{name: list(lines) for name, lines in report._asdict().items()},
     }
 
+    try_slot = join(["lab", "canary", "run", where, "--slot", ENTRY, "--restart", "COMMAND"])
+
     def lines(found: dict[str, Any]) -> None:
         if checked_host is not None:
             emit_folded(f"host: {checked_host}")
@@ -104,6 +107,8 @@ def check(file: File = None, profile: Profile = "seed", host: HostVersion = None
         for kind, listed in (("error", "problems"), ("warning", "warnings"), ("note", "notes")):
             for line in found[listed]:
                 emit_folded(line if kind == "error" and not found["host"] else f"{kind}: {line}")
+        if any(f"{SLOT}: nothing happens" in line for line in found["warnings"]):
+            emit_next("A canary switches the memory slot for a while, and back.", try_slot)
         _emit_missing(found["missing"])
         if found["ok"]:
             emit_folded("ok (meta and plugins; openclaw config validate checks the rest)" if found["host"] else "ok")

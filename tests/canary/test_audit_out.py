@@ -1,16 +1,36 @@
-"""Tests of the output path of an audit: it may replace an audit, and nothing else."""
+"""Tests of the time and the output path of an audit: it may replace an audit, and nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
-from lab.canary.audit.audit import SCHEMA, require_replaceable
+from lab.canary.audit.audit import SCHEMA, audit, require_replaceable
+
+
+def test_audit_since_leaves_out_what_was_before(
+    tmp_path: Path, line: Callable[..., str], receipt: Callable[..., dict[str, Any]]
+) -> None:
+    log = tmp_path / "gateway.log"
+    value = receipt(["m1"])
+    lines = [line(value, at=at) for at in (0, 60, 120)]
+    # A line without a time has that of the line before it.
+    log.write_text("\n".join([lines[0], line(value), "openclaw-mem-engine:autoRecall.receipt {", *lines[1:]]), "utf-8")
+    assert (audit([str(log)])["recalls"]["receipts"], audit([str(log)])["damage"]["lines"]) == (4, 1)
+    found = audit([str(log)], since=datetime(2026, 3, 1, 9, 1, tzinfo=UTC))
+    assert (found["recalls"]["receipts"], found["damage"]["lines"]) == (2, 0)
+    assert found["first_time"] == "2026-03-01T09:01:00.000Z"
+    log.write_text(line(value), "utf-8")
+    with pytest.raises(UnusableInput, match="no line of the engine has a time, so --since cannot choose any"):
+        audit([str(log)], since=datetime(2026, 3, 1, tzinfo=UTC))
 
 
 def test_require_replaceable_accepts_an_audit(tmp_path: Path) -> None:

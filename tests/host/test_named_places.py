@@ -185,7 +185,7 @@ def test_look_says_why_the_host_does_not_run_the_engine(home: Path) -> None:
     value = json.loads((home / "openclaw.json").read_text())
     value["plugins"]["slots"]["memory"] = "memory-core"
     (home / "openclaw.json").write_text(json.dumps(value))
-    assert look(home).off == (f"plugins.slots.memory: nothing happens: it names 'memory-core'; set it to '{ENTRY}'",)
+    assert look(home).off == (f"plugins.slots.memory: nothing happens: it names 'memory-core', not '{ENTRY}'",)
 
 
 def test_look_lists_included_files(home: Path) -> None:

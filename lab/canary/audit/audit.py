@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from array import array
 from collections import Counter, deque
@@ -43,16 +44,22 @@ _REPORT_EVERY = 256 << 20
 _BEGINS = re.compile(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"')
 
 
-def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], None] | None = None) -> dict[str, Any]:
+def audit(
+    logs: Sequence[str],
+    *,
+    listed: int = LISTED,
+    tell: Callable[[str], None] | None = None,
+    since: datetime | None = None,
+) -> dict[str, Any]:
     """Read logs (``-`` is stdin) and return the content of ``audit.json``.
 
     Logs with more information per line are read first (:mod:`lab.canary.audit.copies`), and otherwise in the given
     order. All damaged lines are counted, and the first ``listed`` of them are listed. ``tell`` receives progress
-    messages. Raises
-    :class:`UnusableInput` for a missing or unreadable file.
+    messages. Lines before ``since`` are left out; a line without a time has that of the line before it. Raises
+    :class:`UnusableInput` for a missing or unreadable file, and for ``since`` where no line has a time.
     """
     _require_readable(logs)
-    reading = _Reading(listed, several=len(logs) > 1)
+    reading = _Reading(listed, several=len(logs) > 1, since=since.timestamp() if since else -math.inf)
     if len(logs) == 1:
         reading.read(logs[0], None, tell)
     else:
@@ -87,7 +94,8 @@ def _is_audit(path: Path) -> bool:
 class _Reading:
     """The state of an audit: the counts so far."""
 
-    def __init__(self, listed: int, *, several: bool) -> None:
+    def __init__(self, listed: int, *, several: bool, since: float) -> None:
+        self._since = since
         self._files: dict[str, dict[str, Any]] = {}
         self._damage = Damage(listed)
         self._tally = Tally()
@@ -136,12 +144,17 @@ class _Reading:
     ) -> Iterator[tuple[int, LogLine | Damaged]]:
         """Yield the parsed lines of the engine with their numbers; lines that only mention it are just counted."""
         next_report = _REPORT_EVERY
+        time = None if self._since > -math.inf else math.inf
         for number, line in lines:
             try:
                 entries = self._read(line)
             except Damaged as error:
                 entries = [error]
             for entry in entries:
+                if time != math.inf and not isinstance(entry, Damaged) and entry.time is not None:
+                    time = entry.time
+                if time is None or time < self._since:
+                    continue
                 if not isinstance(entry, Damaged) and entry.name is None:
                     self._markers["mentions"] += 1
                 else:
@@ -149,6 +162,8 @@ class _Reading:
             if tell and lines.bytes >= next_report:
                 tell(f"{name}: {lines.bytes >> 20} MB, {counted(lines.lines, 'line')}")
                 next_report += _REPORT_EVERY
+        if time is None and lines.lines:
+            raise UnusableInput(f"{name}: no line of the engine has a time, so --since cannot choose any")
 
     def _read(self, line: bytes | None) -> list[LogLine | Damaged]:
         if line is None:

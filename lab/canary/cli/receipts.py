@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.completion import policies
+from lab.cli.options import in_utc
 from lab.cli.output import Json, announce, emit, emit_folded, emit_hanging, emit_json, emit_table
 from lab.cli.results import Result
 
@@ -74,6 +76,10 @@ def audit(
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="Write the audit to this file, for lab gate --receipts.")] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], callback=in_utc, help="Leave out lines before (UTC)."),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a line is damaged.")] = False,
     listed: Annotated[int, typer.Option(min=0, help="Number of damaged lines to list; all are counted.")] = SHOWN,
     as_json: Json = False,
@@ -89,7 +95,7 @@ def audit(
 
     if out is not None:
         require_replaceable(out, logs)
-    result = read_logs(logs, listed=listed, tell=announce)
+    result = read_logs(logs, listed=listed, tell=announce, since=since)
     if reason := unreadable(result):
         raise UnusableInput(reason)
     if out is not None:

@@ -136,9 +136,26 @@ def slot_change(config: Path, slot: str) -> Change:
     if not slot.strip():
         raise UnusableInput("--slot: needs the id of a plugin, such as openclaw-mem-engine")
     change = change_of(config, SLOT, slot)
-    if refused := target_of(change.resolved, slot).refused:
-        raise UnusableInput(f"{config}: the host would not load {slot}: {refused}; name another plugin, or enable it")
+    target = target_of(change.resolved, slot)
+    if target.refused:
+        raise UnusableInput(
+            f"{config}: the host would not load {slot}: {target.refused}; name another plugin, or enable it"
+        )
+    if target.known is None and slot not in (offered := plugins_of(change.resolved)):
+        raise UnusableInput(f"{config}: nothing says that the host has a plugin {slot!r}; {choices(slot, offered)}")
     return change
+
+
+def plugins_of(resolved: Resolved) -> list[str]:
+    """Return the plugins that a configuration and the folders of its host name, and the host's own memory."""
+    section = resolved.value.get("plugins")
+    plugins = section if isinstance(section, Mapping) else {}
+    names = {HOST_MEMORY, *_names(plugins.get("allow"))}
+    for key in ("entries", "installs"):
+        names.update(plugins[key] if isinstance(plugins.get(key), Mapping) else ())
+    homes = (real(resolved.config).parent, resolved.state)
+    names |= {path.name for home in homes for path in (home / "extensions").glob("*") if path.is_dir()}
+    return sorted(names)
 
 
 class Target(NamedTuple):

@@ -117,6 +117,18 @@ def test_plugin_that_the_configuration_keeps_out_is_refused(tmp_path: Path, plug
         slot_change(config, "memory-core")
 
 
+def test_plugin_that_nothing_names_is_refused_with_those_that_the_host_has(tmp_path: Path) -> None:
+    place = home(tmp_path, {"slots": {"memory": ENTRY}, "entries": {"memory-lancedb": {"enabled": True}}}).config
+    (tmp_path / "extensions" / "my-memory").mkdir(parents=True)
+    with pytest.raises(UnusableInput) as refused:
+        slot_change(place, "memory-lancedbs")
+    said = str(refused.value)
+    assert "nothing says that the host has a plugin 'memory-lancedbs'; did you mean 'memory-lancedb'? known: " in said
+    assert said.endswith("known: memory-core, memory-lancedb, my-memory")
+    for plugin in ("memory-core", "memory-lancedb"):
+        assert slot_change(place, plugin).after == plugin
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("400", 400), ("400s", 400), ("1.5m", 90), ("2 h", 7200), ("90 sec", 90), ("1D", 86400)]
 )

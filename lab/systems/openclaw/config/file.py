@@ -98,7 +98,7 @@ def locate(value: object, where: str, entry: str = ENTRY) -> Any:
     return value
 
 
-DEFAULT_SLOT, NO_SLOT = "memory-core", "none"
+SLOT, DEFAULT_SLOT, NO_SLOT = "plugins.slots.memory", "memory-core", "none"
 # Plugins that run only while they own the memory slot.
 _IN_SLOT = (ENTRY, "memory-lancedb")
 
@@ -143,8 +143,8 @@ def _slot(plugins: Mapping[str, Any], plugin: str, complete: bool) -> Iterator[s
     if slot.lower() == NO_SLOT:
         reason = f"it is {slot!r}, so no plugin owns the memory"
     else:
-        reason = f"it names {slot!r}" if slot else f"it is not set, which means {DEFAULT_SLOT!r}"
-    yield f"plugins.slots.memory: nothing happens: {reason}; set it to {plugin!r}"
+        reason = f"it names {slot!r}, not {plugin!r}" if slot else f"it is not set, which means {DEFAULT_SLOT!r}"
+    yield f"{SLOT}: nothing happens: {reason}"
 
 
 def _entry(entries: object, plugin: str) -> Mapping[str, Any]:
