@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lab.base.errors import UnusableInput
+from lab.base.errors import LabError, UnusableInput
 from lab.base.formatting import choices
 from lab.cli import completion
 from lab.cli.output import announce, emit, emit_folded, emit_indented, emit_table, report_to_ci
@@ -116,15 +116,17 @@ def judge(
 
     Exit codes: 0 pass, 1 fail, 2 unusable policy or input, 3 inconclusive, 4 could not measure. Writes verdict.json,
     verdict.xml (JUnit) and verdict.prom (OpenMetrics), with --receipts also canary.html, and a GitHub step summary if
-    GITHUB_STEP_SUMMARY is set. If a folder shares its name with a command below, write ./NAME.
+    GITHUB_STEP_SUMMARY is set. One that cannot be made removes an earlier one there. If a folder shares its name with a
+    command below, write ./NAME.
     """
     from lab.gate.line import INCONCLUSIVE
-    from lab.gate.outputs import policy_of, write_verdict
+    from lab.gate.outputs import policy_of, remove_verdict, write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit, undone
     from lab.gate.verdict import EXIT, Verdict
     from lab.gate.verdict import judge as judge_by
     from lab.replay.command import arguments
+    from lab.report.build import worse_turn
     from lab.report.canary import write_page
     from lab.runs.directory import open_run
 
@@ -135,14 +137,22 @@ def judge(
     audit = read_audit(receipts) if receipts else None
     beside = read_audit(control) if control else None
     chosen = read_policy(policy or ("stage-b" if receipts else "rollout"))
-    judged = open_run(run) if run else None
-    verdict = judge_by(
-        chosen,
-        judged,
-        against=open_run(against) if against else None,
-        audit=audit,
-        audit_file=receipts,
-    )
+    folder = out or run or (receipts.parent if receipts else Path())
+    try:
+        judged = open_run(run) if run else None
+        verdict = judge_by(
+            chosen,
+            judged,
+            against=open_run(against) if against else None,
+            audit=audit,
+            audit_file=receipts,
+        )
+    except UnusableInput:
+        raise
+    except LabError:
+        # Who reads a file, and not the exit code, must not read an earlier verdict.
+        remove_verdict(folder)
+        raise
     if receipts:
         verdict = replace(verdict, undone=undone(receipts.parent))
     if run and not against and any(rule.kind == "exact" for rule in chosen.rules):
@@ -150,7 +160,6 @@ def judge(
             f"policy {chosen.label} is meant for --against DIR2; without it {chosen.candidate} is compared with "
             f"{chosen.baseline}, another arm of the same run"
         )
-    folder = out or run or (receipts.parent if receipts else Path())
     before = policy_of(folder)
     files = write_verdict(verdict, folder)
     # An edited policy is the same one to its author.
@@ -168,7 +177,8 @@ def judge(
 
     def show(verdict: Verdict) -> None:
         asked = arguments(judged.manifest) if judged else None
-        emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts})
+        turn = worse_turn(judged, verdict) if judged else None
+        emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts}, turn)
         emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
 
     return Result(verdict, show, error=typer.Exit(EXIT[status]))

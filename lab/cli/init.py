@@ -136,6 +136,7 @@ def init(
             "page": str(page),
             "pool": str(pool) if pool else None,
             "draw": _draw(out) if pool else None,
+            "drawn": list(draw_sentences(_draw(out))) if pool else [],
             "plan": str(plan),
             "verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()},
             "next": f"lab golden judge {pool} --out {out / GOLDEN}" if pool else None,
@@ -145,6 +146,7 @@ def init(
             named = {"DIR": run.path, "LOG": home.log, "AUDIT": out / "live" / AUDIT}
             show_outcome(outcome, snapshot, verdicts, page, plan, named)
             if found["next"]:
+                emit_notes(found["drawn"])
                 emit_folded("The change is not judged yet. Judge the pooled turns, then repeat this command:")
                 emit(f"  {found['next']}")
 
@@ -263,6 +265,8 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
     if nothing_found(found):
         announce(unreadable(found) or f"{log}: no receipts, so nothing was judged")
         return None
+    # The receipts of the host as it is: there is nothing to roll back.
+    found["switched"] = False
     write_atomically(out / AUDIT, dump_json(found))
     verdict = judge(read_policy("stage-b"), audit=found, audit_file=out / AUDIT)
     write_verdict(verdict, out)
@@ -313,8 +317,6 @@ def _pool(request: ReplayRequest, out: Path, turns: int, announce: Announce) -> 
             return None
         write_atomically(out / DRAW, dump_json(draw_record(drawn, THIRD)))
         write_new(file, pool.as_bytes())
-    for text in draw_sentences(_draw(out)):
-        announce(text)
     return file
 
 

@@ -47,10 +47,11 @@ def emit_verdict(
     verdict: Verdict,
     asked: Mapping[str, object] | None = None,
     named: Mapping[str, Path | None] = MappingProxyType({}),
+    turn: str | None = None,
 ) -> None:
     """Print the verdict, what to do, the reasons if it is not a pass, and all figures.
 
-    ``asked`` are the arguments of the judged run; ``named`` see :func:`emit_action`.
+    ``asked`` are the arguments of the judged run, ``turn`` one that became worse; ``named`` see :func:`emit_action`.
     """
     from lab.gate.action import action_of
     from lab.gate.line import deciding
@@ -61,7 +62,7 @@ def emit_verdict(
         named = {"LOG": Path(verdict.audit["files"][0]), **named}
     emit_folded(headline(verdict))
     emit_notes(notes(verdict))
-    emit_action(action_of(verdict, asked), named)
+    emit_action(action_of(verdict, asked, turn, shown=dict), named)
     if audit := verdict.audit:
         period = f", {audit['first_time']} to {audit['last_time']}" if audit["first_time"] else ""
         emit_folded(f"{counted(audit['receipts'], 'receipt')}, {audit['answered']} with an answer{period}")

@@ -29,6 +29,7 @@ _MORE = re.compile(r"(\d[\d,]*) more conversation")
 HARD_RULES = "3"
 # Its reasons name this command without its arguments.
 POOL = "lab golden pool"
+POOLED = f"{POOL} RECORDINGS --format FORMAT --out POOL.jsonl"
 AUDIT = "lab canary audit LOG --out AUDIT"
 
 
@@ -111,12 +112,17 @@ def _cause(line: Line) -> str:
 
 
 def action_of(
-    verdict: Verdict, asked: Mapping[str, object] | None = None, turn: str | None = None, folder: str = "DIR"
+    verdict: Verdict,
+    asked: Mapping[str, object] | None = None,
+    turn: str | None = None,
+    folder: str = "DIR",
+    shown: Callable[[Mapping[str, object]], Mapping[str, object]] = portable,
 ) -> Action:
     """Return what to do after a verdict.
 
     ``asked`` are the arguments of the run (:func:`lab.replay.command.arguments`), ``turn`` is one at which the first
-    failing rule became worse. Commands name the run ``folder`` and no path of this machine.
+    failing rule became worse. Commands name the run ``folder``, and no path of this machine: a page is read elsewhere.
+    With ``shown=dict`` they keep the paths, so that they can be run as printed.
     """
     if verdict.undone:
         if verdict.status != PASS:
@@ -126,6 +132,9 @@ def action_of(
         return _after_pass(verdict, folder)
     if (back := rollback(verdict)) is not None:
         return Action(back if back.endswith(".") else f"{back}.", _command_of(verdict, folder))
+    if verdict.status == FAIL and not verdict.run:
+        # Without a rollback, nothing was switched.
+        return Action("Mend the engine that wrote these receipts, as the rules that fail say.", _judge(verdict, folder))
     if verdict.status == FAIL:
         keep = (
             f"Keep {verdict.baseline}." if verdict.baseline and not verdict.against else "Do not roll this change out."
@@ -138,7 +147,7 @@ def action_of(
             return Action(f"{keep} Then look at a turn that became worse.", seen)
         return _turns_of(keep, verdict, failing, folder)
     if verdict.status == INCONCLUSIVE:
-        return _after_inconclusive(verdict, asked, folder)
+        return _after_inconclusive(verdict, asked, folder, shown)
     return Action("Give the gate what it lacks; the reasons say what.", _command_of(verdict, folder))
 
 
@@ -170,7 +179,14 @@ def _approve(name: str, folder: str) -> str:
     return join(["lab", "nightly", "baseline", "approve", folder, "--name", name])
 
 
-def _after_inconclusive(verdict: Verdict, asked: Mapping[str, object] | None, folder: str) -> Action:
+def _after_inconclusive(
+    verdict: Verdict,
+    asked: Mapping[str, object] | None,
+    folder: str,
+    shown: Callable[[Mapping[str, object]], Mapping[str, object]],
+) -> Action:
+    if verdict.passes_measured and verdict.judged is None:
+        return Action("No turn is judged. Judge some, and replay with --golden.", POOLED)
     if verdict.passes_measured:
         return Action(
             "Give the data what it lacks, as the reasons say; or accept the verdict without it: write "
@@ -180,9 +196,9 @@ def _after_inconclusive(verdict: Verdict, asked: Mapping[str, object] | None, fo
     lines = deciding(verdict.lines, INCONCLUSIVE)
     needs = [int(found[1].replace(",", "")) for line in lines if (found := _MORE.search(line.settles or ""))]
     if needs:
-        return Action(_more(lines, needs), _more_of(asked) if asked else None)
+        return Action(_more(lines, needs), _more_of(asked, shown) if asked else None)
     if asked and any("--hard-rules" in (line.settles or "") for line in lines):
-        sampled = replay_command(portable({**asked, "hard_rules": HARD_RULES}), folder)
+        sampled = replay_command(shown({**asked, "hard_rules": HARD_RULES}), folder)
         return Action("Replay with sampled hard rules, so that HardRules can be measured.", sampled)
     return Action("Each open rule says what would settle it.", _command_of(verdict, folder))
 
@@ -206,12 +222,12 @@ def _more(lines: Sequence[Line], needs: Sequence[int]) -> str:
     )
 
 
-def _more_of(asked: Mapping[str, object]) -> str:
+def _more_of(asked: Mapping[str, object], shown: Callable[[Mapping[str, object]], Mapping[str, object]]) -> str:
     """Return the command that replays all conversations of a run that chose some, or else other recordings."""
     if asked.get("conversation") or asked.get("limit"):
-        return replay_command(portable({**asked, "conversation": (), "limit": None}), "DIR2")
+        return replay_command(shown({**asked, "conversation": (), "limit": None}), "DIR2")
     golden = {"golden": "MORE_GOLDEN"} if asked.get("golden") else {}
-    return replay_command({**portable(asked), "path": "MORE", **golden}, "DIR2")
+    return replay_command({**shown(asked), "path": "MORE", **golden}, "DIR2")
 
 
 def _command_of(verdict: Verdict, folder: str) -> str | None:
@@ -231,7 +247,7 @@ def _command_of(verdict: Verdict, folder: str) -> str | None:
         return f"{AUDIT} && {_judge(verdict, folder)}"
     named = _COMMAND.search(text)
     if named and named[1] == POOL:
-        return f"{POOL} RECORDINGS --format FORMAT --out POOL.jsonl"
+        return POOLED
     return named[1] if named else None
 
 

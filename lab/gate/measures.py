@@ -16,6 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,8 +95,8 @@ class Evidence:
     ``control`` those of the policy's control and the candidate. ``slices`` holds the slices of each probe; ``depth``
     the length of the shortest ranking of the arms. ``judged`` has Judged@k of the arms that are compared, as
     :func:`lab.compare.paired.as_json` gives it; None where nothing was judged. ``valued`` has the measures with a value
-    in any of these arms, ``turns`` the largest number of recall turns of a conversation, and ``off`` the arms that
-    their host does not run, by what a rule compares the candidate with.
+    in any of these arms, ``turns`` the largest number of recall turns of a conversation, ``policy`` the file to
+    edit, and ``off`` the arms that their host does not run, by what a rule compares the candidate with.
     """
 
     candidate: Mapping[str, Sequence[float]]
@@ -106,6 +107,7 @@ class Evidence:
     judged: Mapping[str, Any] | None = None
     valued: frozenset[str] = frozenset()
     turns: int = 0
+    policy: str = "the policy"
     off: Mapping[str, str] = field(default_factory=dict)
 
     def paired(self, rule: Rule) -> Pairs | None:
@@ -118,7 +120,7 @@ class Evidence:
         stem, _, cutoff = measure.partition("@")
         if cutoff.isdigit() and int(cutoff) > self.depth:
             why = f"the arm returns at most {self.depth} items, so there is no value at {cutoff}"
-            return Lack(why, f"use @{self.depth}", of_data=False)
+            return Lack(why, f"use @{self.depth} in {self.policy}", of_data=False)
         if measure in self.valued:
             if measure in self.candidate and rule.against in self.off:
                 return Lack(f"arm {self.off[rule.against]} injects nothing, as on its host", "an arm that does")
@@ -159,6 +161,9 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
     :class:`UnusableInput` for an arm that is missing, with the command that adds it.
     """
     mine, arm = locate(run, policy.candidate)
+    uses_slices = any(rule.slices or rule.kind == "slice" for rule in rules)
+    slices = {probe: gold.slices for probe, gold in read_gold(mine).items()} if uses_slices else {}
+    _require_slices(rules, slices)
     measures = tuple(dict.fromkeys(rule.measure for rule in rules))
     extra = more_measures(measures, mine.max_items.values())
     # The rules need few of all measures; the other values would only be paired in vain.
@@ -184,8 +189,6 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
         if theirs.arm(base).off:
             off[side] = base
         sides[side] = {pair.measure: pair for pair in pairs_by_measure(others, base, scores, arm, equal_in(mine))[0]}
-    uses_slices = any(rule.slices or rule.kind == "slice" for rule in rules)
-    slices = {probe: gold.slices for probe, gold in read_gold(mine).items()} if uses_slices else {}
     values = {name: series.value for name, series in scores.of_arm(arm).items()}
     cutoff = min(where.max_items[each] for where, each, _ in arms.values())
     shares = {name: share for name, (_, each, of) in arms.items() if (share := judged_means(of, cutoff).get(each))}
@@ -198,8 +201,31 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
         as_json(shares, cutoff) if shares else None,
         frozenset(name for _, each, of in arms.values() for name in of.of_arm(each)),
         _most_turns(scores, arm),
+        _named_file(policy),
         off,
     )
+
+
+def _require_slices(rules: Sequence[Rule], slices: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise :class:`UnusableInput` for a slice, or a value of one, that is nearly one of the run: it is mistyped."""
+    known: dict[str, set[str]] = {}
+    for probe in slices.values():
+        for key, value in probe.items():
+            known.setdefault(key, set()).add(value)
+    for rule in rules:
+        named = [("of" if rule.of else "slices", key, sorted(known)) for key in (rule.of, *rule.slices) if key]
+        named += [("values", value, sorted(known.get(str(rule.of), ()))) for value in rule.values]
+        for key, name, names in named:
+            if name not in names and get_close_matches(name.lower(), names, 1, 0.7):
+                where = f"{rule.kind} {rule.measure}: {key}"
+                raise UnusableInput(f"{where}: no probe has {name!r}; {choices(name, names, 'probes have')}")
+
+
+def _named_file(policy: Policy) -> str:
+    """Return the file in which a policy can be edited; of a shipped one, a copy."""
+    if policy.file is None or policy.label == policy.name:
+        return f"a copy of policy {policy.name} (`lab gate policies --show {policy.name}`)"
+    return Path(policy.file).name
 
 
 def _most_turns(scores: Scores, arm: str) -> int:
@@ -280,6 +306,12 @@ def judge_compared(policy: Policy, rules: Sequence[Rule], data: Evidence) -> Ite
             # A worth rule answers a question beside the verdict; an undecided slice decides nothing.
             decides = rule.kind not in ("worth", "slice") or (rule.kind == "slice" and judged.status == FAIL)
             yield replace(judged, critical=rule.critical and decides)
+        for value in rule.values if own else ():
+            if all(test.slice != f"{rule.of}={value}" for test in own):
+                skipped = line(
+                    replace(rule, critical=False), SKIPPED, f"no probe has the value {value!r} of {rule.of!r}"
+                )
+                yield replace(skipped, slice=f"{rule.of}={value}", against=_arm(rule, policy))
         yield from _slices(rule, data, policy)
 
 

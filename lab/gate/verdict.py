@@ -21,19 +21,27 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import UnusableInput
+from lab.base.errors import LabError, UnusableInput
 from lab.base.files import digest
-from lab.base.formatting import counted, number
-from lab.base.shape import optional, to_json
-from lab.compare.comparable import equal_notes
+from lab.base.formatting import choices, counted, number
+from lab.base.set_registry import golden_beside
+from lab.base.shape import json_type, optional, to_json
+from lab.compare.comparable import equal_notes, named
 from lab.compare.paired import locate
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, deciding, lacking, line
 from lab.gate.measures import KINDS, evidence, judge_compared
 from lab.gate.policy import SHIPPED, Policy, Rule
 from lab.gate.receipts import judge_receipts, nothing_found
+from lab.golden.judging import aside
 from lab.measures.latency import Quantile, least_n, quantile, warm_times
+from lab.replay.plan import CATEGORIES, SCOPES
+from lab.replay.timeline import RECALL_TURNS
+from lab.retrieval.retrievers import STORES
 from lab.runs.directory import RunDirectory
 from lab.runs.notes import config_notes, trial_of
+from lab.runs.scores import read_gold
+from lab.systems.openclaw.config.table import PROFILES
+from lab.systems.openclaw.select.policies import POLICIES
 
 
 def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: RunDirectory) -> Iterator[Line]:
@@ -201,6 +209,17 @@ SCHEMA = "lab.verdict.v1"
 NO_AUDIT = "needs an audit of receipts", "add --receipts AUDIT"
 
 
+# What settings are one of, by the last part of their key; rules may name them in only_where.
+NAMES_OF = {
+    "scope": (*SCOPES,),
+    "store": (*STORES,),
+    "categories": CATEGORIES,
+    "recall_turns": (*RECALL_TURNS,),
+    "profile": PROFILES,
+    "selectionMode": (*POLICIES,),
+}
+
+
 # The kinds of rules, by what judges them together; every kind of a policy stands here.
 JUDGED = (KINDS, ("receipts",), ("latency",), ("exact",))
 
@@ -318,6 +337,8 @@ def judge(
             raise UnusableInput(
                 f"policy {policy.name}: candidate {candidate} reads the golden set, so it cannot be judged"
             )
+        for rule in policy.rules:
+            _require_facts(rule, run, policy.candidate)
     lines: list[Line] = []
     judged_shares: Mapping[str, Any] | None = None
     for kinds in JUDGED:
@@ -352,6 +373,7 @@ def judge(
                     *judged_run.manifest.notes,
                     *config_notes(judged_run.manifest.resolved),
                     *equal_notes(judged_run),
+                    *_open_turns(judged_run),
                 )
             )
         )
@@ -361,6 +383,25 @@ def judge(
         answer_of(policy, lines),
         judged_shares,
     )
+
+
+def _open_turns(run: RunDirectory) -> Iterator[str]:
+    """Yield a note on the turns that were drawn to judge and are not judged yet, by the side file of the golden set."""
+    asked = run.manifest.asked
+    golden = asked.get("golden") or golden_beside(Path(str(asked["path"])))
+    if not golden:
+        return
+    try:
+        waiting = aside(Path(str(golden))).open
+    except LabError:
+        # A judge may be writing it.
+        return
+    judged = read_gold(run)
+    if left := [turn for turn in waiting if turn not in judged]:
+        yield (
+            f"{len(left)} of {counted(len(left) + len(judged), 'turn')} to judge are not judged yet: {named(left)}; "
+            "`lab golden judge` continues, and a replay takes what is judged then"
+        )
 
 
 def _long(policy: Policy, audit: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -375,8 +416,11 @@ def _long(policy: Policy, audit: Mapping[str, Any] | None) -> tuple[str, ...]:
 def _rollback(policy: Policy, audit: Mapping[str, Any] | None) -> str | None:
     """Return what to do unless the verdict is a pass.
 
-    The selection policy alone cannot be rolled back if every audited recall already used that of the baseline.
+    Nothing can be rolled back if the audit says that nothing was switched. The selection policy alone cannot be if
+    every audited recall already used that of the baseline.
     """
+    if audit is not None and audit.get("switched") is False:
+        return None
     if policy.rollback is None or policy.rollback_selection is None:
         return policy.rollback
     modes = optional(dict(audit or {}), "selection_mode", dict, {}, "audit")
@@ -502,6 +546,18 @@ def _resolved(rule: Rule, key: str, run: RunDirectory, candidate: str) -> object
             raise UnusableInput(f"{rule.kind} {rule.measure}: only_where: {owner} has no {key!r}; it has: {names}")
         value = value[part]
     return tuple(value) if isinstance(value, list) else value
+
+
+def _require_facts(rule: Rule, run: RunDirectory, candidate: str) -> None:
+    """Raise :class:`UnusableInput` for a condition that no run can meet: another type, or a name that is none."""
+    for key, expected in rule.only_where:
+        actual = _resolved(rule, key, run, candidate)
+        where = f"{rule.kind} {rule.measure}: only_where: {key}"
+        if actual is not None and json_type(expected) != json_type(actual):
+            raise UnusableInput(f"{where}: is {json_type(actual)}, such as {actual!r}, and never {expected!r}")
+        names = NAMES_OF.get(key.rpartition(".")[2] if key.startswith("arm.config.") else key, ())
+        if actual in names and isinstance(expected, str) and expected not in names:
+            raise UnusableInput(f"{where}: unknown value {expected!r}; {choices(expected, names)}")
 
 
 def _receipts_judged(audit: Mapping[str, Any] | None) -> dict[str, Any] | None:

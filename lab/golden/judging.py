@@ -191,6 +191,7 @@ class Judging:
             "pool": sha256(self.pool.as_bytes()).hexdigest(),
             "golden": [self._written, after],
             "unjudged": {sheet.turn: sheet.unjudged for sheet in done if sheet.unjudged},
+            "open": [sheet.turn for sheet in self.sheets() if sheet.state != "done"],
         }
         lines: list[dict[str, Any]] = [header]
         lines += [{name: value for name, value in decision._asdict().items() if value} for decision in self.decisions]
@@ -232,7 +233,7 @@ def open_judging(pool: Pool, out: Path, judge: str) -> Judging:
         if out.exists():
             raise UnusableInput(f"{out}: already exists, without {side.name}; choose another --out")
         return Judging(pool, out, judge)
-    name, decisions, states, _ = read_decisions(side)
+    name, decisions, states, *_ = read_decisions(side)
     if name != judge:
         raise UnusableInput(f"{side}: belongs to judge {name!r}; to judge as {judge}, choose another --out")
     if states and out.exists() and _state(out) not in states:
@@ -252,13 +253,15 @@ def open_judging(pool: Pool, out: Path, judge: str) -> Judging:
 class SideFile(NamedTuple):
     """The content of a side file.
 
-    ``states`` holds the SHA-256 values that the golden set may have; ``unjudged`` holds the ungraded memories by turn.
+    ``states`` holds the SHA-256 values that the golden set may have; ``unjudged`` holds the ungraded memories by turn,
+    ``open`` the turns of the pool that are not judged yet.
     """
 
     judge: str
     decisions: list[Decision]
     states: list[str]
     unjudged: dict[str, list[str]]
+    open: list[str]
 
 
 def read_decisions(path: Path) -> SideFile:
@@ -272,6 +275,7 @@ def read_decisions(path: Path) -> SideFile:
         [_decision(line, f"{path}:{number}") for number, line in lines[1:]],
         optional(header, "golden", list, [], at),
         optional(header, "unjudged", dict, {}, at),
+        optional(header, "open", list, [], at),
     )
 
 
@@ -291,6 +295,7 @@ def aside(golden: Path) -> Aside:
             sheets.setdefault(decision.turn, Sheet(decision.turn, [])).take(decision)
         for turn, sheet in sheets.items():
             beside.refused.setdefault(turn, set()).update(key for key, mark in sheet.marks.items() if mark == NO)
+        beside = beside._replace(open=(*beside.open, *map(str, side.open)))
         for turn, keys in side.unjudged.items():
             beside.unjudged.setdefault(turn, set()).update(map(str, keys))
     return beside

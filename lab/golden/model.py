@@ -146,10 +146,14 @@ class GoldenSet:
 
 
 class Aside(NamedTuple):
-    """What only the side files of judges record, by turn: the memories graded 0, and those left without a grade."""
+    """What only the side files of judges record, by turn: the memories graded 0, and those left without a grade.
+
+    ``open`` lists the turns of the pool that are not judged yet.
+    """
 
     refused: dict[str, set[str]]
     unjudged: dict[str, set[str]]
+    open: tuple[str, ...] = ()
 
 
 FORBIDDEN, IRRELEVANT, UNLISTED = "forbidden", "0", "–"

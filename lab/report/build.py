@@ -292,6 +292,19 @@ def _findings(
     }
 
 
+def worse_turn(run: RunDirectory, verdict: Verdict) -> str | None:
+    """Return the turn that a report of the run names first as worse; None for a verdict that does not fail."""
+    base, cand = pair_of(verdict, run)
+    if verdict.status != FAIL or verdict.against or not (base and cand):
+        return None
+    scores = score_run(run)
+    comparison = compare_arms(run, base, cand, scores=scores)
+    rose = _rose(comparison, verdict, harm_of(comparison, verdict))
+    contrasts = Contrasts(run, scores, [measure for measure, _ in rose])
+    changed = (contrasts.changed(arm, cand, measure) for measure, arm in rose)
+    return next((found.worse[0] for found in changed if found and found.worse), None)
+
+
 def _rose(comparison: Comparison, verdict: Verdict | None, harm: Difference | None) -> list[tuple[str, str]]:
     """Return the measures whose turns are shown, each with the arm to compare with.
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lab.base.formatting import counted, sentence
 from lab.compare.paired import Comparison, Difference
-from lab.gate.action import Action, action_of, why
+from lab.gate.action import POOLED, Action, action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, deciding
 from lab.gate.policy import DIFFERENCES, read_policy
 from lab.gate.verdict import Verdict
@@ -20,6 +20,8 @@ from lab.report.comparison import judged, shown, worse
 from lab.report.contrasts import Changed
 from lab.report.units import change_of, is_share, mean_of, percent, span_of
 from lab.runs.directory import RunDirectory
+from lab.runs.notes import of_host
+from lab.runs.scores import read_gold
 
 NOT_JUDGED = "none"
 WORDS = {
@@ -121,6 +123,9 @@ def _unjudged(run: RunDirectory) -> Action:
     if run.manifest.failed:
         names = " and ".join(run.manifest.failed)
         return Action(f"Mend {names}, and replay again: a gate judges no run with failed recalls.")
+    if not read_gold(run):
+        judge = "No turn is judged, and so no policy can decide. Judge some, and replay with --golden."
+        return Action(judge, "lab golden judge POOL --out GOLDEN" if of_host(run.manifest.resolved) else POOLED)
     policy = read_policy("rollout")
     if {policy.baseline, policy.candidate} <= set(run.arms):
         return Action("Let a policy judge this run.", "lab gate DIR --policy rollout")

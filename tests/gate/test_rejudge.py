@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lab.base.errors import CannotMeasure
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json
 from lab.cli.main import app
 from lab.gate.outputs import Stale, headline, junit, openmetrics, read_verdict, rejudge, summary, write_verdict
@@ -155,6 +155,19 @@ def test_verdict_of_edited_receipts_is_stale(judged: Path) -> None:
     shutil.copyfile(first, second)
     with pytest.raises(CannotMeasure, match=r"is stale: .*damaged or altered"):
         message_at(judged)
+
+
+def test_judgement_that_cannot_be_made_removes_the_earlier_verdict(judged: Path, tmp_path: Path) -> None:
+    (judged / "verdict.prom").write_text("of somebody else", "utf-8")
+    words = ["gate", str(judged), "--policy", str(tmp_path / "mine.toml")]
+    # What is only mistyped leaves it.
+    assert isinstance(CliRunner().invoke(app, [*words[:-1], "nowhere.toml"]).exception, UnusableInput)
+    assert (judged / "verdict.json").exists()
+    run = open_run(judged)
+    shutil.copyfile(*map(run.receipts, run.conversations[:2]))
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, CannotMeasure)
+    assert [path.name for path in judged.glob("verdict.*")] == ["verdict.prom"]
 
 
 def test_verdict_without_its_run_is_marked(judged: Path, tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.measures import Evidence, judge_compared
 from lab.gate.policy import RULES, Policy, Rule, read_policy
 from lab.gate.verdict import JUDGED, judge, overall
+from lab.golden.model import Aside
 from lab.runs.directory import RunDirectory
+from lab.runs.scores import read_gold
 from tests.gate.paired import pairs
 
 POLICY = Policy("mine", "what it means", "old", "new", 4, ())
@@ -224,11 +226,59 @@ def test_only_where_skips_other_runs(policy_of: PolicyOf, run: RunDirectory) -> 
         judge(policy_of(knob.format("budget.maxWords", "1")), run)
 
 
+def test_condition_that_no_run_can_meet_is_refused_before_judging(
+    policy_of: PolicyOf, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.gate.verdict.evidence", None)
+    last = OF_A_RUN + OF_A_RUN.replace("WrongScope", "Future") + "only_where = {{ {} }}\n"
+    for condition, said in (
+        ('scope = "recoded"', "only_where: scope: unknown value 'recoded'; did you mean 'recorded'?"),
+        ('scope = ["recorded"]', "only_where: scope: is a string, such as 'recorded', and never"),
+        ('"arm.config.autoRecall.maxItems" = "6"', "is a number, such as 6, and never '6'"),
+        ('"arm.config.autoRecall.selectionMode" = "tier_quota"', "did you mean 'tier_quota_v1'?"),
+    ):
+        with pytest.raises(UnusableInput) as refused:
+            judge(policy_of(last.format(condition)), run)
+        assert said in str(refused.value), condition
+
+
+def test_slice_that_is_mistyped_is_refused_before_scoring(
+    policy_of: PolicyOf, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = read_gold(run)
+    value = next(iter(known.values())).slices["type"]
+    rule = '[[slice]]\nmeasure = "Success@6"\nmargin = 0.5\nof = "{}"\nvalues = ["{}", "nothing like it"]\n'
+    lines = judge(policy_of(rule.format("type", value)), run).lines
+    missing = [line for line in lines if line.slice == "type=nothing like it"]
+    assert [(line.status, line.critical) for line in missing] == [(SKIPPED, False)]
+    assert "no probe has the value 'nothing like it' of 'type'" in missing[0].reason
+    monkeypatch.setattr("lab.gate.measures.score_run", None)
+    for of, mistyped, said in (
+        ("type", f"{value}s", f"values: no probe has '{value}s'; did you mean '{value}'? probes have: "),
+        ("tipe", value, "of: no probe has 'tipe'; did you mean 'type'? probes have: "),
+    ):
+        with pytest.raises(UnusableInput) as refused:
+            judge(policy_of(rule.format(of, mistyped)), run)
+        assert said in str(refused.value)
+
+
+def test_turns_that_are_not_judged_yet_are_named(
+    policy_of: PolicyOf, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = [*read_gold(run)]
+    waiting = ("a/s1/t1", judged[0], "b/s1/t1", "b/s1/t2", "b/s1/t3")
+    monkeypatch.setattr("lab.gate.verdict.aside", lambda _: Aside({}, {}, waiting))
+    note = judge(policy_of(OF_A_RUN), run).embedder[-1]
+    assert note.startswith(
+        f"4 of {len(judged) + 4} turns to judge are not judged yet: a/s1/t1, b/s1/t1, b/s1/t2 and 1 more; "
+    )
+
+
 @pytest.mark.parametrize("kind", ["guard", "limit"])
 def test_rule_beyond_the_cutoff_names_the_largest_one(policy_of: PolicyOf, run: RunDirectory, kind: str) -> None:
     bound = {"guard": "margin = 0.1", "limit": "at_least = 0"}[kind]
     (line,) = judge(policy_of(f'[[{kind}]]\nmeasure = "R@50"\n{bound}\n'), run).lines
-    reason = "R@50: the arm returns at most 6 items, so there is no value at 50; use @6"
+    reason = "R@50: the arm returns at most 6 items, so there is no value at 50; use @6 in policy.toml"
     assert (line.status, line.reason) == (ERROR, reason)
 
 

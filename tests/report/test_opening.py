@@ -43,6 +43,17 @@ def test_opening_of_other_arms_says_how_to_write_a_policy(make_run: MakeRun) -> 
     )
 
 
+@pytest.mark.parametrize(("is_host", "command"), [(True, "lab golden judge"), (False, "lab golden pool")])
+def test_opening_without_judgements_orders_judging(
+    six: RunDirectory, monkeypatch: pytest.MonkeyPatch, is_host: bool, command: str
+) -> None:
+    monkeypatch.setattr("lab.report.opening.read_gold", lambda _: {})
+    monkeypatch.setattr("lab.report.opening.of_host", lambda _: is_host)
+    action = opening_of(six, None, None, None, 0).action
+    assert action.sentence.startswith("No turn is judged")
+    assert str(action.command).startswith(command)
+
+
 def test_opening_of_a_run_with_failed_recalls_says_that_no_gate_judges_it(six: RunDirectory) -> None:
     failed = RunDirectory(six.path, replace(six.manifest, failed={"tier_quota_v1": 2}), allow_failed=True)
     assert opening_of(failed, None, None, None, 0).action == Action(
