@@ -75,7 +75,7 @@ def demo(
         comparison = compare_arms(run, BASELINE, CANDIDATE, scores=scores)
     with _step("saturation", took):
         if not (run.path / SATURATION).exists():
-            points = saturation(request, seeds=3, jobs=jobs)
+            points = saturation(request, seeds=3, jobs=jobs, announce=announce)
             write_points(SaturationPoint, points, run.path / SATURATION)
     with _step("gate", took):
         verdict = judge(read_policy(POLICY), run)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import join
+
 from lab.cli import options
 from lab.cli.output import announce
 from lab.cli.results import Result
@@ -16,8 +18,9 @@ def missed(
 ) -> Result:
     """Count the relevant memories that each arm missed, by cause.
 
-    Every recall at a probe is repeated and explained, as lab explain explains one. The causes of an arm sum to all that
-    it missed. Writes missed.parquet, with one row per missed memory, and missed.html, with a waterfall chart, into DIR.
+    Names the first turn of each cause. Every recall at a probe is repeated and explained, as lab explain explains one.
+    The causes of an arm sum to all that it missed. Writes missed.parquet, with one row per missed memory, and
+    missed.html, with a waterfall chart, into DIR.
     """
     from lab.replay.explain import CAUSES, FILE, write_missed
     from lab.replay.explain import missed as explain_all
@@ -38,6 +41,8 @@ def missed(
         **{f"  {cause}": [count.causes.get(cause, 0) for count in counts.values()] for cause in known},
     }
     reasons = trial(opened.manifest)
+    first = {cause: next(row for row in rows if row.cause == cause) for cause in known}
+    seen = first[max(known, key=lambda cause: sum(lines[f"  {cause}"]))] if known else None
     study = Study(
         "missed",
         {"missed": missed_chart(counts).of(source_of(opened))},
@@ -45,12 +50,16 @@ def missed(
         {
             "run": str(run),
             "trial": list(reasons),
+            "first": {cause: row._asdict() for cause, row in first.items()},
             "arms": {arm: {**count._asdict(), "missed": count.missed} for arm, count in counts.items()},
         },
         (),
-        [*(f"{cause}: {CAUSES[cause]}." for cause in known), f"Every missed memory: {run / FILE}"],
+        [
+            *(f"{cause}: {CAUSES[cause]}. First at {row.probe}, arm {row.arm}." for cause, row in first.items()),
+            f"Every missed memory: {run / FILE}",
+        ],
         reasons,
-        f"lab explain {run} TURN --arm ARM",
+        join(["lab", "explain", str(run), seen.probe, "--arm", seen.arm]) if seen else f"lab score {run}",
         "lab missed",
     )
     return finish(study, run, slides=slides)

@@ -220,7 +220,9 @@ def takes_replay_options(
             path, form = (str(given.pop("path")), given.pop("format")) if has_path else ("", "")
             request = ReplayRequest(path, form, chosen_arms, **values)
             if runs == "as recordings" and is_run(Path(request.path)):
-                request = _from_run(request, chosen, context)
+                # An option of the command's own takes several embedders; that of the run is its default.
+                several = {name: about for name, about in arguments().items() if name == "embedder" and name in given}
+                request = _from_run(request, chosen | several, context)
             return command(request, **given)
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # Typer reads it

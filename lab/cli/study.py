@@ -13,7 +13,7 @@ from lab.base.errors import CannotMeasure
 from lab.base.formatting import bracketed, counted, signed
 from lab.cli import options
 from lab.cli.options import LABELLED, TURNS, takes_replay_options
-from lab.cli.output import announce, emit, emit_folded, emit_hanging, emit_notes, emit_table, emit_trial
+from lab.cli.output import announce, emit, emit_folded, emit_notes, emit_table, emit_trial
 from lab.cli.results import Result
 from lab.report.study import Part, Study
 
@@ -55,7 +55,8 @@ def conclude(study: Study, page: Path, drawn: Sequence[Path] = ()) -> None:
     emit_notes(study.notes)
     emit(f"Page: {page}" + (f". Slides: {', '.join(map(str, drawn))}" if drawn else ""))
     if study.next:
-        emit_hanging(f"Next: {study.next}")
+        # Not folded, so that it can be copied.
+        emit(f"Next: {study.next}")
 
 
 @takes_replay_options(
@@ -448,7 +449,9 @@ def silence(
     out: Annotated[Path, typer.Option("--out", help="Folder for silence.parquet and the page.")],
     embedder: Annotated[
         list[str] | None,
-        typer.Option("--embedder", help="An embedder. Repeat for more. [default: all-MiniLM-L6-v2]"),
+        typer.Option(
+            "--embedder", help="An embedder. Repeat for more. [default: that of the run, else all-MiniLM-L6-v2]"
+        ),
     ] = None,
     cost: Annotated[
         float, typer.Option(min=0.0, help="How many false recalls a lost hit costs, both as shares of their probes.")

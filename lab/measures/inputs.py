@@ -231,7 +231,7 @@ class Turns:
       nice_to_have the turn could have recalled.
     * ``must``: the injected must_remember memories that are neither exempt from repeat suppression nor pinned.
     * ``pinned``: memories that the Working Set held; ``duplicates``: injected memories that repeat it, NaN without a
-      Working Set. ``hard_rules``, ``hard_kept``: hard rules in reach, and those whose text is in the block.
+      Working Set. ``hard_rules``, ``hard_kept``: visible hard rules, and those whose text is in the prompt.
     * ``chars``, ``tokens``: length of the block, in UTF-16 units and in estimated tokens; ``evicted``: items that the
       budget dropped, NaN where the receipt does not say.
     * Numbers of injected memories with a fault. ``future``: the memory does not exist yet at the turn.

@@ -59,7 +59,7 @@ class Explanation:
 
     ``texts`` has the texts of memories that the explanation may mention, by id, and ``media`` a line on the media of
     those that have any (E-99); ``visible`` counts memories in reach by label. ``marks`` say what is wrong or right
-    about an injected memory (:func:`lab.replay.receipts.marks_of`).
+    about an injected memory, or would be about a next candidate (:func:`lab.replay.receipts.marks_of`).
     """
 
     point: RecallPoint
@@ -154,10 +154,14 @@ def explain_all(
 def _marks(
     explained: Explanation, answered: Answered, memories: Sequence[Memory], checks: SafetyChecks
 ) -> dict[str, tuple[str, ...]]:
-    """Return what is said of each injected memory; a memory that an arm wrote is known to the golden set alone."""
+    """Return what is said of each injected memory, and of each next candidate if it were injected after them.
+
+    A memory that an arm wrote is known to the golden set alone.
+    """
     recall, point = answered.recall, answered.point
     scopes = {memory.key: memory.scope for memory in memories} if answered.fed else {}
     keys = [item.id for item in recall.items[: recall.injected]]
+    places = [*enumerate(keys), *((len(keys), key) for key in explained.explained.runners_up if key not in keys)]
     return {
         key: marks_of(
             key,
@@ -165,7 +169,7 @@ def _marks(
             (scopes.get(key), answered.scope if point.is_recall_turn else None),
             checks.marks(key, point.seq, (*recall.pinned, *keys[:rank])) if answered.fed else (),
         )
-        for rank, key in enumerate(keys)
+        for rank, key in places
     }
 
 

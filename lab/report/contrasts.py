@@ -169,7 +169,10 @@ def tiles_of(
     if hits in shown:
         contrast = contrasts.of(base, cand, hits)
         benefit = _tile("Benefit", shown[hits], contrast)
-    worst = Tile("Harm", says="The run has no value of any harm: no memory is judged misleading, superseded or hard.")
+    worst = Tile(
+        "Harm",
+        says="The run has no value of any harm: no memory is judged misleading, is superseded, or is a hard rule.",
+    )
     if harm:
         number = sum(difference.measure in harms_at(comparison.cutoff) for difference in comparison.differences)
         worst = _tile("Harm", harm, contrasts.of(base, cand, harm.measure), f"largest of {counted(number, 'harm')}")

@@ -66,6 +66,7 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
                 head = f"     candidate {place.rank or 0:<4}{place.tier or '':<7} {place.score or 0.0:6.4f}"
                 head = f"{head} {_rank(place.fts)} {_rank(place.vec)}"
             lines.append(f"{head} {_grade(grades, key)} {named[key]}")
+            lines += [f"       [{'; '.join(marks)}]"] if (marks := explanation.marks.get(key)) else []
             lines += _text(explanation, key, with_text)
     if grades or explanation.misleading:
         judged = {name: keys for name, keys in (("misleading", explanation.misleading), ("relevant", grades)) if keys}

@@ -45,7 +45,7 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
     probe                                    text     the probe at this point; missing if there is none
     injected, visible, visible_nice          int32    memories injected, visible, and visible with label nice
     chars, tokens                            int32    size of the injected block
-    hard_rules, hard_kept                    int32    visible hard rules, and those that the block holds
+    hard_rules, hard_kept                    int32    visible hard rules, and those in the prompt
     pinned                                   int32    memories pinned in the Working Set
     duplicates, evicted                      float64  injected although pinned; dropped by the budget
     future, duplicate_items, unescaped       int32    failed safety checks (see :mod:`lab.replay.receipts`)

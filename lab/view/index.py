@@ -121,20 +121,20 @@ FILTERS = {
     "gained": "the candidate has a hit, the baseline has none",
     "lost": "the baseline has a hit, the candidate has none",
     "missed": "a memory is relevant, and neither arm has a hit",
-    "stale": "an injected memory was replaced by a newer one, which is not injected before it",
-    "wrong scope": "an injected memory has another scope than the turn; global memories match every scope",
+    "superseded": "an injected memory was replaced by a newer one, which is not injected before it",
+    "another scope": "an injected memory has another scope than the turn; global memories match every scope",
     "repeated": "an injected memory was already injected in the six recall turns before",
-    "forbidden": "an injected memory was judged misleading here",
+    "misleading": "an injected memory was judged misleading here",
     "needless": "something was injected although nothing was needed",
     "failed": "a recall failed; no measure counts this turn",
 }
 # Filters that need two arms.
 PAIR_FILTERS = ("flipped", "gained", "lost")
 BITS = {
-    "stale": STALE,
-    "wrong scope": FOREIGN,
+    "superseded": STALE,
+    "another scope": FOREIGN,
     "repeated": REPEATED,
-    "forbidden": FORBIDDEN,
+    "misleading": FORBIDDEN,
     "needless": NEEDLESS,
     "failed": FAILED,
 }

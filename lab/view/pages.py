@@ -114,7 +114,7 @@ def _line(difference: Difference, comparison: Comparison) -> Line:
 
 # Files of a run that the summary names, with what they are.
 FILES = {REPORT: "report", VERDICT: "verdict"}
-COUNTED = ("gained", "lost", "missed", "stale", "wrong scope", "forbidden", "needless", "repeated", "failed")
+COUNTED = ("gained", "lost", "missed", "superseded", "another scope", "misleading", "needless", "repeated", "failed")
 
 
 class MeasureRow(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lab.base.errors import CannotMeasure, LabError
 from lab.measures.inputs import WINDOW
 from lab.replay.explain import RecordedConversation
-from lab.replay.receipts import ANOTHER_SCOPE, MISLEADING, STALE, listed, marks_of
+from lab.replay.receipts import listed, marks_of
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import Gold
 from lab.runs.tables import ITEMS
@@ -38,8 +38,6 @@ COLUMNS = (
     *(f"item_{name}" for name in ITEMS),
 )
 TURNS_BEFORE = 3
-# The words of the filters of the list.
-WORDS = {MISLEADING: "forbidden", ANOTHER_SCOPE: "wrong scope", STALE: "stale"}
 
 
 class Again(NamedTuple):
@@ -211,7 +209,7 @@ class Reader:
                     f"text {item.fts_rank or '–'}, vector {item.vec_rank or '–'}",
                     grades.get(item.key, 0),
                     again.get(item.key),
-                    tuple(WORDS.get(mark, mark) for mark in marks),
+                    tuple(marks),
                     texts.get(item.key),
                     media.get(item.key, ""),
                 )
@@ -301,7 +299,7 @@ def _gold_summary(gold: Gold) -> str:
     if not gold.grades:
         return "probe: nothing is needed"
     relevant = "1 memory is" if len(gold.grades) == 1 else f"{len(gold.grades)} memories are"
-    return f"probe: {relevant} relevant" + (f", {len(gold.forbidden)} would mislead" if gold.forbidden else "")
+    return f"probe: {relevant} relevant" + (f", {len(gold.forbidden)} misleading" if gold.forbidden else "")
 
 
 def _facts(row: dict[str, Any], receipt: dict[str, Any], *, itemised: bool) -> list[str]:
@@ -316,7 +314,7 @@ def _facts(row: dict[str, Any], receipt: dict[str, Any], *, itemised: bool) -> l
         facts.append(f"{row['evicted']} dropped by the budget")
     if row["superseded"] and not itemised:
         # Only the recording says which items are superseded.
-        facts.append(f"{row['superseded']} superseded, {row['stale']} of them stale")
+        facts.append(f"{row['superseded']} superseded, {row['stale']} of them before or without their successor")
     return facts
 
 

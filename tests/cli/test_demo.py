@@ -94,6 +94,11 @@ def test_demo_prints_times_and_next_commands_in_80_columns(demo: Callable[..., t
     heard = [line for line in err.splitlines() if line.startswith("step ")]
     expected = [f"step {number} of 5, {name}{end}" for number, name in enumerate(STEPS, 1) for end in ("", ": n s")]
     assert [re.sub(r"\d+ s$", "n s", line) for line in heard] == expected
+    # The longest step says how far it is.
+    steps = err.splitlines()
+    assert any(
+        "of 2" in line for line in steps[steps.index("step 3 of 5, saturation") : steps.index("step 4 of 5, gate")]
+    )
     assert re.search(
         r"^Took \d+ s: replay \d+ s, scores \d+ s, saturation \d+ s, gate \d+ s, report \d+ s\.$", out, re.MULTILINE
     )

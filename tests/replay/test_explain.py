@@ -367,6 +367,11 @@ def test_explain_marks_what_the_golden_set_and_the_recording_say(desk: Any, scop
         "c/s2/t1#0": ("misleading", "superseded"),
         **({"c/s1/t1#0": tuple(strange)} if strange else {}),
     }
+    # A candidate that the arm avoided is marked as well.
+    avoided = explain(desk.run("recency", out="one", scope=scope, max_items=1).run, "c/s3/t2", "recency")
+    assert next(iter(avoided.marks)) == "c/s3/t1#0"
+    assert avoided.marks["c/s2/t1#0"] == ("misleading", "superseded")
+    assert "[misleading; superseded]" in explanation_text(avoided, with_text=False).partition("not injected")[2]
     text = explanation_text(found, with_text=False)
     assert "\n       [misleading; superseded]\n" in text
     assert "\n\nmisleading 1, injected 1\nrelevant 1, injected 1" in text

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import split
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from lab.base.errors import CannotMeasure, UnusableInput
+from lab.cli.main import app
 from lab.replay.explain import FILE, Counts, counts_in, explain, missed, write_missed
 from lab.replay.run import run_replay
 from lab.runs.request import ReplayRequest
@@ -43,6 +46,12 @@ def test_missed_causes_sum_and_equal_those_of_explain(operators: Path, tmp_path:
         assert explain(run, row.probe, row.arm).explained.causes[row.memory] == row.cause
     table = write_missed(rows, counts, run.path / FILE)
     assert counts_in(table) == counts_in(read_table(run.path / FILE)) == counts
+    # What is advised can be run as it is printed.
+    said = CliRunner().invoke(app, ["missed", str(run.path)]).stdout
+    assert "First at " in said
+    words = split(next(line for line in said.splitlines() if "lab explain " in line).partition("lab ")[2])
+    assert (words[:2], words[3]) == (["explain", str(run.path)], "--arm")
+    assert explain(run, words[2], words[4]).explained.causes
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from lab.base.formatting import visible
 from lab.compare.paired import compare_arms
 from lab.measures.score import score_run
 from lab.replay.explain import explain
+from lab.replay.receipts import STALE, SUPERSEDED
 from lab.report.explanation import explanation_text
 from lab.runs.directory import RunDirectory
 from lab.runs.receipts import read_receipts
@@ -31,7 +32,7 @@ from tests.view.conftest import EVIL, EVIL_SLICE
 MakeClient = Callable[..., Any]
 NAME = 'shop & "<b>co<b>"'
 # What each filter of one arm says, as the measure that counts the same.
-MEASURED = {"wrong scope": "WrongScope", "repeated": "RepeatRate", "stale": "StaleRecall"}
+MEASURED = {"another scope": "WrongScope", "repeated": "RepeatRate", "superseded": "StaleRecall"}
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +140,8 @@ def test_links_keep_filter_and_search(client: Any, index: Index) -> None:
 
 
 def test_stale_and_superseded_marks_equal_the_measure(telling: Any, index: Index, walked: RunDirectory) -> None:
-    """What stands before a memory decides: beside the one that replaces it it is superseded, without it stale."""
-    seen = {"stale": 0, "superseded": 0}
+    """What stands before a memory decides: beside the one that replaces it the mark is another than without it."""
+    seen = {STALE: 0, SUPERSEDED: 0}
     for conversation in walked.conversations:
         rows = read_table(walked.receipts(conversation), ("arm", "turn", "superseded", "stale")).to_pylist()
         for row in (row for row in rows if row["superseded"] and row["arm"] == "tier_first_v1"):
@@ -150,7 +151,7 @@ def test_stale_and_superseded_marks_equal_the_measure(telling: Any, index: Index
             side = page.partition('aria-label="tier_first_v1"')[2].partition("</section>")[0]
             items = side.partition("<ol")[2].partition("</ol>")[0]
             found = {name: len(re.findall(f'class="mark [a-z]+">{name}<', items)) for name in seen}
-            assert found == {"stale": row["stale"], "superseded": row["superseded"] - row["stale"]}
+            assert found == {STALE: row["stale"], SUPERSEDED: row["superseded"] - row["stale"]}
             seen = {name: seen[name] + found[name] for name in seen}
     assert all(seen.values())
 

@@ -79,7 +79,7 @@ def test_pages_load_in_a_browser(browser: Any, address: str, width: int) -> None
         "",
         "conversations",
         "probes?measure=R@6&sort=difference",
-        "turns?conversation=plain&show=stale",
+        "turns?conversation=plain&show=superseded",
         "compare",
     )
     for place, page in enumerate((*pages, turn)):

@@ -13,6 +13,7 @@ import pytest
 
 from lab.base.formatting import visible
 from lab.measures.score import score_run
+from lab.replay.receipts import STALE, SUPERSEDED
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.view.index import Index, Pair
@@ -100,11 +101,11 @@ def test_wrong_scope_marks_equal_the_measure(index: Index, views: dict[str, Turn
     for at, share in zip(shares.at, shares.value, strict=True):
         (side,) = (one for one in views[at].sides if one.arm == ARM)
         if side.items:
-            assert sum("wrong scope" in one.marks for one in side.items) / len(side.items) == share
+            assert sum("another scope" in one.marks for one in side.items) / len(side.items) == share
     # What is of every scope is of no other.
     everywhere = [one for view in views.values() for side in view.sides for one in side.items if one.scope == "global"]
     assert everywhere
-    assert not any("wrong scope" in one.marks for one in everywhere)
+    assert not any("another scope" in one.marks for one in everywhere)
 
 
 def test_earlier_turns_end_before_the_turn(views: dict[str, TurnView]) -> None:
@@ -117,11 +118,7 @@ def test_earlier_turns_end_before_the_turn(views: dict[str, TurnView]) -> None:
 def test_pinned_memories_count_as_before_every_item(index: Index, pair: Pair, views: dict[str, TurnView]) -> None:
     """A stale memory is merely superseded where the Working Set holds the one that replaces it."""
     view, side, stale = next(
-        (view, side, one)
-        for view in views.values()
-        for side in view.sides
-        for one in side.items
-        if "stale" in one.marks
+        (view, side, one) for view in views.values() for side in view.sides for one in side.items if STALE in one.marks
     )
     reader = next(one for one in readers(index, pair) if one.conversation == view.conversation)
     found = reader._of(side.arm).row(side.arm, view.key)
@@ -130,7 +127,7 @@ def test_pinned_memories_count_as_before_every_item(index: Index, pair: Pair, vi
     told = reader._recorded_conversation()
     assert told
     newer = [one.key for one in told.recording.memories if stale.key in one.supersedes]
-    for pinned, mark in (([], "stale"), (newer, "superseded")):
+    for pinned, mark in (([], STALE), (newer, SUPERSEDED)):
         again = reader._side(view.number, side.arm, place, row | {"pinned": pinned}, None, told, explained=False)
         assert next(one for one in again.items if one.key == stale.key).marks[-1] == mark
 

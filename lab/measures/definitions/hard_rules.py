@@ -10,9 +10,9 @@ from lab.measures.model import SEED_000, SHARE, TurnMeasure
 
 
 def hard_rules(turns: Turns) -> Floats:
-    """Return the share of the hard rules in force whose text is in the block; NaN where there are none.
+    """Return the share of the visible hard rules whose text is in the prompt; NaN where there are none.
 
-    In force are the visible rules of the turn's scope and those of scope ``global``.
+    They are those of the turn's scope and those of scope ``global``.
     """
     return share(turns.hard_kept, turns.hard_rules)
 
