@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from lab.base.formatting import counted
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, Line, deciding
+from lab.gate.measures import NO_GOLD
 from lab.gate.outputs import finding, rollback
 from lab.gate.policy import ACCEPT, DIFFERENCES
 from lab.gate.verdict import Verdict
@@ -185,7 +186,7 @@ def _after_inconclusive(
     folder: str,
     shown: Callable[[Mapping[str, object]], Mapping[str, object]],
 ) -> Action:
-    if verdict.passes_measured and verdict.judged is None:
+    if verdict.passes_measured and any(NO_GOLD.why in line.reason for line in verdict.lines):
         return Action("No turn is judged. Judge some, and replay with --golden.", POOLED)
     if verdict.passes_measured:
         return Action(

@@ -223,9 +223,9 @@ def _require_slices(rules: Sequence[Rule], slices: Mapping[str, Mapping[str, str
 
 def _named_file(policy: Policy) -> str:
     """Return the file in which a policy can be edited; of a shipped one, a copy."""
-    if policy.file is None or policy.label == policy.name:
+    if policy.label == policy.name:
         return f"a copy of policy {policy.name} (`lab gate policies --show {policy.name}`)"
-    return Path(policy.file).name
+    return Path(policy.where).name
 
 
 def _most_turns(scores: Scores, arm: str) -> int:

@@ -278,7 +278,7 @@ def test_turns_that_are_not_judged_yet_are_named(
 def test_rule_beyond_the_cutoff_names_the_largest_one(policy_of: PolicyOf, run: RunDirectory, kind: str) -> None:
     bound = {"guard": "margin = 0.1", "limit": "at_least = 0"}[kind]
     (line,) = judge(policy_of(f'[[{kind}]]\nmeasure = "R@50"\n{bound}\n'), run).lines
-    reason = "R@50: the arm returns at most 6 items, so there is no value at 50; use @6 in policy.toml"
+    reason = "R@50: the arm returns at most 6 items, so there is no value at 50; use @6 in mine.toml"
     assert (line.status, line.reason) == (ERROR, reason)
 
 
