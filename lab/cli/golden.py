@@ -140,7 +140,7 @@ def lint(
     run_facts = _run_facts(golden, beside, run, baseline, candidate) if run else {}
 
     def show(report: Lint) -> None:
-        judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} irrelevant"
+        judged = f"{report.relevant} relevant, {report.forbidden} misleading, {report.refused} irrelevant"
         judged += f", {report.unjudged} unjudged" if report.unjudged else ""
         emit_folded(f"{counted(report.probes, 'probe')}, {report.silent} of them need nothing; judgements: {judged}")
         if report.captures:

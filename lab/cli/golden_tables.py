@@ -62,7 +62,7 @@ def emit_agreement(agreement: Agreements, universe: str) -> None:
     total, *types = agreement.rows
     rows = [
         *(total, *(row._replace(name=f"type {row.name or '–'}") for row in types)),
-        *(agreement.forbidden, agreement.silent),
+        *(agreement.forbidden._replace(name="misleading"), agreement.silent),
     ]
     emit_table(
         ["", "pairs", "both", "A", "B", "raw", "kappa", "low", "high", "kw"],
@@ -99,4 +99,4 @@ def emit_agreement(agreement: Agreements, universe: str) -> None:
 
 
 def _mark(grade: int, forbidden: bool) -> str:
-    return "forbidden" if forbidden else str(grade)
+    return "misleading" if forbidden else str(grade)

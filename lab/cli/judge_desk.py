@@ -36,7 +36,7 @@ LAST_MS = 253_402_300_799_999
 PASTED = "text:"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CAPTURE = "capture"
-NAMES = {"0": "no", "1": "helps", "2": "needed", FORBIDDEN: "forbidden"}
+NAMES = {"0": "no", "1": "helps", "2": "needed", FORBIDDEN: "misleading"}
 KEPT = {"0": "do not keep", "1": "useful", "2": "keep", FORBIDDEN: "never store"}
 CAPTURE_HELP = """
 Which of these lines of the turn should an assistant remember?
@@ -56,7 +56,7 @@ Every decision is saved at once.
 """
 HELP = """
 0  not relevant    1  helps    2  needed: wrong or unsafe without it
-f  forbidden: it would mislead (superseded, similar, of another project)
+f  misleading: superseded, similar, of another project
 n  note on the selected memory          N  note on what the turn needs
 /  search all memories visible at the turn; Enter adds one to the list
 r  grade the rest 0                     x  the turn needs nothing: grade all 0

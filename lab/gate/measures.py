@@ -69,7 +69,9 @@ NO_MUST = Lack("no must_remember memory was injected", "see `lab replay --labels
 GIVES_VALUES = {
     "HardRules": Lack("no memory is a hard rule", "`lab replay --hard-rules N` samples N per conversation"),
     "StaleRecall": Lack("no memory is superseded", "record what replaced a memory (field `supersedes`)"),
-    "Forbidden": Lack("no memory is judged misleading", "forbid some in the golden set (`lab golden judge`, key f)"),
+    "Forbidden": Lack(
+        "no memory is judged misleading", "judge some as misleading in the golden set (`lab golden judge`, key f)"
+    ),
     "FalseRecall": NOTHING_SILENT,
     "FalseItems": NOTHING_SILENT,
     "GoldNice": Lack("no relevant memory is labelled nice_to_have", "see `lab replay --labels`"),

@@ -194,7 +194,7 @@ def test_changed_grade_is_announced(desk: Desk) -> None:
     _press(desk, "2", "up", "2")
     assert desk.message == ""
     _press(desk, "up", "f")
-    assert desk.message == f"needed before, forbidden now: {RECORDING.memories[0].text}"
+    assert desk.message == f"needed before, misleading now: {RECORDING.memories[0].text}"
 
 
 def test_details_show_time_session_and_noted_memory(desk: Desk) -> None:
