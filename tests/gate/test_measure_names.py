@@ -28,7 +28,8 @@ def test_rule_beyond_the_depth_of_an_arm_names_the_smaller_depth(run: RunDirecto
         shallow = replace(run.manifest, resolved=replace(resolved, arms=arms))
         (line,) = judge(policy, RunDirectory(run.path, shallow)).lines
         assert line.reason == (
-            f"R@99: the arm returns at most {whole - 7} items, so there is no value at 99; use @{whole - 7} in policy mine"
+            f"R@99: the arm returns at most {whole - 7} items, so there is no value at 99; "
+            f"use @{whole - 7} in policy mine"
         )
 
 
