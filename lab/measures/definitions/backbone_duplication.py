@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns, share
+from lab.measures.inputs import share
 from lab.measures.model import SEED_000, SHARE, TurnMeasure
-
-
-def backbone_duplication(turns: Turns) -> Floats:
-    """Return the share of injected memories that repeat the Working Set; NaN without one, or without memories."""
-    return share(turns.duplicates, turns.injected)
-
 
 MEASURE = TurnMeasure(
     name="BackboneDuplication",
-    values=backbone_duplication,
+    values=lambda turns: share(turns.duplicates, turns.injected),
     better="lower",
     range=SHARE,
     source=SEED_000,

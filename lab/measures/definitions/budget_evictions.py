@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns
 from lab.measures.model import COUNT, SEED_001, TurnMeasure
-
-
-def budget_evictions(turns: Turns) -> Floats:
-    """Return how many items the budget dropped; NaN where the receipt does not report it."""
-    return turns.evicted.astype(float)
-
 
 MEASURE = TurnMeasure(
     name="BudgetEvictions",
-    values=budget_evictions,
+    values=lambda turns: turns.evicted.astype(float),
     better="lower",
     range=COUNT,
     source=SEED_001,

@@ -5,17 +5,10 @@ from __future__ import annotations
 import math
 
 from lab.measures.model import ITSELF, SHARE, WritesMeasure
-from lab.runs.receipts import Written
-
-
-def capture_duplicates(written: Written) -> float:
-    """Return the share of the created memories that repeat one stored before; NaN without any."""
-    return written.repeats / written.created if written.created else math.nan
-
 
 MEASURE = WritesMeasure(
     name="CaptureDuplicates",
-    values=capture_duplicates,
+    values=lambda written: written.repeats / written.created if written.created else math.nan,
     better="lower",
     range=SHARE,
     source=ITSELF,

@@ -5,17 +5,10 @@ from __future__ import annotations
 import math
 
 from lab.measures.model import ITSELF, SHARE, WritesMeasure
-from lab.runs.receipts import Written
-
-
-def capture_judged(written: Written) -> float:
-    """Return the share of the created memories that are aligned to a judged candidate; NaN without any."""
-    return written.judged / written.created if written.created else math.nan
-
 
 MEASURE = WritesMeasure(
     name="CaptureJudged",
-    values=capture_judged,
+    values=lambda written: written.judged / written.created if written.created else math.nan,
     better="neither",
     range=SHARE,
     source=ITSELF,

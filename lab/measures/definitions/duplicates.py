@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns, share
+from lab.measures.inputs import share
 from lab.measures.model import ITSELF, SHARE, TurnMeasure
-
-
-def duplicate_items(turns: Turns) -> Floats:
-    """Return the share of injected memories that repeat an earlier one; NaN for an empty selection."""
-    return share(turns.duplicate_items, turns.injected)
-
 
 MEASURE = TurnMeasure(
     name="Duplicates",
-    values=duplicate_items,
+    values=lambda turns: share(turns.duplicate_items, turns.injected),
     better="lower",
     range=SHARE,
     source=ITSELF,

@@ -5,17 +5,10 @@ from __future__ import annotations
 import math
 
 from lab.measures.model import ITSELF, SHARE, WritesMeasure
-from lab.runs.receipts import Written
-
-
-def echo_share(written: Written) -> float:
-    """Return the share of the created memories whose text is in the block injected at their turn; NaN without any."""
-    return written.echoes / written.created if written.created else math.nan
-
 
 MEASURE = WritesMeasure(
     name="EchoShare",
-    values=echo_share,
+    values=lambda written: written.echoes / written.created if written.created else math.nan,
     better="lower",
     range=SHARE,
     source=ITSELF,

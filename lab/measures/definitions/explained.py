@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns, share
+from lab.measures.inputs import share
 from lab.measures.model import SEED_000, SHARE, TurnMeasure
-
-
-def explained(turns: Turns) -> Floats:
-    """Return the share of injected, pinned and displaced memories with a reason; NaN where there is none to give."""
-    return share(turns.explained, turns.to_explain)
-
 
 MEASURE = TurnMeasure(
     name="Explained",
-    values=explained,
+    values=lambda turns: share(turns.explained, turns.to_explain),
     better="higher",
     range=SHARE,
     source=SEED_000,

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Probes
 from lab.measures.model import COUNT, ITSELF, ProbeMeasure
-
-
-def false_items(probes: Probes) -> Floats:
-    """Return how many memories were injected."""
-    return probes.items.astype(float)
-
 
 MEASURE = ProbeMeasure(
     name="FalseItems",
-    values=false_items,
+    values=lambda probes: probes.items.astype(float),
     better="lower",
     range=COUNT,
     source=ITSELF,

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Probes
 from lab.measures.model import ITSELF, YES, ProbeMeasure
-
-
-def false_recall(probes: Probes) -> Floats:
-    """Return 1 where the injected block is not empty, else 0."""
-    return (probes.chars > 0).astype(float)
-
 
 MEASURE = ProbeMeasure(
     name="FalseRecall",
-    values=false_recall,
+    values=lambda probes: (probes.chars > 0).astype(float),
     better="lower",
     range=YES,
     source=ITSELF,

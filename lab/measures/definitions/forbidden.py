@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from lab.measures.definitions.success import success
-from lab.measures.inputs import Floats, Probes, where_any
+from lab.measures.inputs import where_any
 from lab.measures.model import ITSELF, YES, InjectedMeasure
-
-
-def forbidden(probes: Probes, k: int) -> Floats:
-    """Return 1 where a misleading memory is among the first k, else 0; NaN where none was judged misleading."""
-    return where_any(probes.misleading.gold, success(probes.misleading, k))
-
 
 MEASURE = InjectedMeasure(
     name="Forbidden",
-    values=forbidden,
+    values=lambda probes, k: where_any(probes.misleading.gold, success(probes.misleading, k)),
     better="lower",
     range=YES,
     source=ITSELF,

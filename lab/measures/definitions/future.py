@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns, share
+from lab.measures.inputs import share
 from lab.measures.model import ITSELF, SHARE, TurnMeasure
-
-
-def future(turns: Turns) -> Floats:
-    """Return the share of injected and pinned memories that do not exist yet; NaN without any."""
-    return share(turns.future, turns.injected + turns.pinned)
-
 
 MEASURE = TurnMeasure(
     name="Future",
-    values=future,
+    values=lambda turns: share(turns.future, turns.injected + turns.pinned),
     better="lower",
     range=SHARE,
     source=ITSELF,

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns
 from lab.measures.model import COUNT, ITSELF, TurnMeasure
-
-
-def injected_chars(turns: Turns) -> Floats:
-    """Return the length of the injected block in UTF-16 units."""
-    return turns.chars.astype(float)
-
 
 MEASURE = TurnMeasure(
     name="InjectedChars",
-    values=injected_chars,
+    values=lambda turns: turns.chars.astype(float),
     better="neither",
     range=COUNT,
     source=ITSELF,

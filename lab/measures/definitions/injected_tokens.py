@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns
 from lab.measures.model import COUNT, TurnMeasure
-
-
-def injected_tokens(turns: Turns) -> Floats:
-    """Return the estimated tokens of the injected block."""
-    return turns.tokens.astype(float)
-
 
 MEASURE = TurnMeasure(
     name="InjectedTokens",
-    values=injected_tokens,
+    values=lambda turns: turns.tokens.astype(float),
     better="neither",
     range=COUNT,
     source="seed 002",

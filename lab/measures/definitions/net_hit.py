@@ -9,18 +9,11 @@ CleanHit does not distinguish harm alone from silence; NetHit does, also at prob
 from __future__ import annotations
 
 from lab.measures.definitions.success import success
-from lab.measures.inputs import Floats, Probes
 from lab.measures.model import NET, InjectedMeasure
-
-
-def net_hit(probes: Probes, k: int) -> Floats:
-    """Return 1 for a hit, minus 1 for a misleading memory, among the first k: 1, 0 or -1."""
-    return success(probes.injected, k) - success(probes.misleading, k)
-
 
 MEASURE = InjectedMeasure(
     name="NetHit",
-    values=net_hit,
+    values=lambda probes, k: success(probes.injected, k) - success(probes.misleading, k),
     better="higher",
     range=NET,
     source="Vickers and Elkin 2006",

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns, share
+from lab.measures.inputs import share
 from lab.measures.model import SEED_003, SHARE, TurnMeasure
-
-
-def prefix_share(turns: Turns) -> Floats:
-    """Return PrefixTokens over the tokens of the block; NaN at the first turn or if the block is empty."""
-    return share(turns.prefix_tokens, turns.tokens)
-
 
 MEASURE = TurnMeasure(
     name="PrefixShare",
-    values=prefix_share,
+    values=lambda turns: share(turns.prefix_tokens, turns.tokens),
     better="neither",
     range=SHARE,
     source=SEED_003,

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns
 from lab.measures.model import COUNT, SEED_003, TurnMeasure
-
-
-def prefix_tokens(turns: Turns) -> Floats:
-    """Return the estimated tokens of the longest common prefix of a block and the previous one; NaN at the first."""
-    return turns.prefix_tokens.astype(float)
-
 
 MEASURE = TurnMeasure(
     name="PrefixTokens",
-    values=prefix_tokens,
+    values=lambda turns: turns.prefix_tokens.astype(float),
     better="neither",
     range=COUNT,
     source=SEED_003,

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns
 from lab.measures.model import COUNT, SEED_000, TurnMeasure
-
-
-def receipt_bytes(turns: Turns) -> Floats:
-    """Return the bytes of each receipt; NaN where the system writes none."""
-    return turns.receipt_bytes.astype(float)
-
 
 MEASURE = TurnMeasure(
     name="ReceiptBytes",
-    values=receipt_bytes,
+    values=lambda turns: turns.receipt_bytes.astype(float),
     better="lower",
     range=COUNT,
     source=SEED_000,

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns
 from lab.measures.model import COUNT, SEED_000, TurnMeasure
-
-
-def receipt_lines(turns: Turns) -> Floats:
-    """Return the rows that each receipt fills on a terminal of 80 columns; NaN where the system writes none."""
-    return turns.receipt_lines.astype(float)
-
 
 MEASURE = TurnMeasure(
     name="ReceiptLines",
-    values=receipt_lines,
+    values=lambda turns: turns.receipt_lines.astype(float),
     better="lower",
     range=COUNT,
     source=SEED_000,

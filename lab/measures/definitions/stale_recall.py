@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns, where_any
+from lab.measures.inputs import where_any
 from lab.measures.model import ITSELF, YES, TurnMeasure
-
-
-def stale_recall(turns: Turns) -> Floats:
-    """Return 1 where a superseded memory is injected with no successor before it, else 0; NaN if none is superseded."""
-    return where_any(turns.superseded, turns.stale > 0)
-
 
 MEASURE = TurnMeasure(
     name="StaleRecall",
-    values=stale_recall,
+    values=lambda turns: where_any(turns.superseded, turns.stale > 0),
     better="lower",
     range=YES,
     source=ITSELF,

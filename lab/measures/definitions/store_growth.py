@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from lab.measures.model import COUNT, ITSELF, WritesMeasure
-from lab.runs.receipts import Written
-
-
-def store_growth(written: Written) -> float:
-    """Return the memories left at the end for each turn, less than 0 if more were deleted; 0 without turns."""
-    return written.held / written.turns if written.turns else 0.0
-
 
 MEASURE = WritesMeasure(
     name="StoreGrowth",
-    values=store_growth,
+    values=lambda written: written.held / written.turns if written.turns else 0.0,
     better="neither",
     range=COUNT,
     source=ITSELF,

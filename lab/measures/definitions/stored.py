@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from lab.measures.model import COUNT, ITSELF, WritesMeasure
-from lab.runs.receipts import Written
-
-
-def stored(written: Written) -> float:
-    """Return the number of memories created per turn; 0 without turns."""
-    return written.created / written.turns if written.turns else 0.0
-
 
 MEASURE = WritesMeasure(
     name="Stored",
-    values=stored,
+    values=lambda written: written.created / written.turns if written.turns else 0.0,
     better="neither",
     range=COUNT,
     source=ITSELF,

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns, share
+from lab.measures.inputs import share
 from lab.measures.model import ITSELF, SHARE, TurnMeasure
-
-
-def unescaped(turns: Turns) -> Floats:
-    """Return the share of injected memories with unescaped markup; NaN for an empty selection."""
-    return share(turns.unescaped, turns.injected)
-
 
 MEASURE = TurnMeasure(
     name="Unescaped",
-    values=unescaped,
+    values=lambda turns: share(turns.unescaped, turns.injected),
     better="lower",
     range=SHARE,
     source=ITSELF,

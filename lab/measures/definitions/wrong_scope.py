@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from lab.measures.inputs import Floats, Turns, share
+from lab.measures.inputs import share
 from lab.measures.model import SEED_001, SHARE, TurnMeasure
-
-
-def wrong_scope(turns: Turns) -> Floats:
-    """Return the share of injected memories of another scope; NaN for an empty selection."""
-    return share(turns.foreign, turns.injected)
-
 
 MEASURE = TurnMeasure(
     name="WrongScope",
-    values=wrong_scope,
+    values=lambda turns: share(turns.foreign, turns.injected),
     better="lower",
     range=SHARE,
     source=SEED_001,
