@@ -23,7 +23,7 @@ from lab.base.formatting import counted
 from lab.base.times import epoch_ms
 from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
-from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import Chat, Recording
 
 COMMAND = re.compile(r"/[a-z]")
 BLANK = "<blank>"
@@ -42,10 +42,9 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     if not starts:
         raise UnusableInput(f"{path}: has no line like '# aider chat started at 2024-08-05 19:33:02'")
     name = path.stem.lstrip(".") or "aider"
-    turns: list[Turn] = []
-    memories: list[Memory] = []
+    chat = Chat(name)
     sessions: Counter[str] = Counter()
-    clock = empty = commands = blank = own = prompts = 0
+    empty = commands = blank = own = prompts = 0
     # An editor may have trimmed all lines; then nothing but the mark tells a user's line.
     trimmed = not re.search(rf"^{USER} .*{LINE_END}$", text, re.MULTILINE)
     for number, start in enumerate(starts):
@@ -66,15 +65,13 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
         if sessions[session] > 1:
             session += f"-{sessions[session]}"
         for index, (role, words) in enumerate(spoken):
-            clock = max(clock + 1, started)
-            turn = Turn(f"{name}/{session}/{index}", len(turns), session, role, words, clock, speaker=role)
-            turns.append(turn)
+            turn = chat.say(session, index, role, words, started)
             if role == "user" and words == BLANK:
                 blank += 1
             elif role == "user" and COMMAND.match(words):
                 commands += 1
             elif role == "user":
-                memories.append(Memory(f"{turn.key}#0", words, words, visible_from=len(turns), created_at=clock))
+                chat.keep(f"{turn.key}#0", words, words)
     notes = [f"{name}: {len(starts)} chats started, {empty} dropped because they have no user turn"]
     if commands:
         notes.append(f"{name}: {counted(commands, 'command')} to aider not kept as memories")
@@ -90,9 +87,8 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
         )
     if text[: starts[0].start()].strip():
         notes.append(f"{name}: text before the first chat dropped")
-    language = language_of([turn.text for turn in turns if turn.role == "user"])
-    recording = Recording(name, tuple(turns), in_birth_order(memories), language=language, notes=tuple(notes))
-    return [(recording, GoldenSet(notes=tuple(notes)))]
+    language = language_of([turn.text for turn in chat.turns if turn.role == "user"])
+    return [(chat.recording(notes, language), GoldenSet(notes=tuple(notes)))]
 
 
 def _turns(text: str, trimmed: bool) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ relevant, because the correct answer is that they disagree. Any other question w
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import read_json
 from lab.base.shape import expect, field
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import Chat, Recording, date_ms
 
 QUESTIONS = "probing_questions.json"
 SIZE = re.compile(r"\d+[KM]")
@@ -41,11 +41,10 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     """Read one chat and its questions."""
     folder = path.absolute().parent
     name = f"{folder.parent.name}-{folder.name}" if SIZE.fullmatch(folder.parent.name) else folder.name
-    turns: list[Turn] = []
-    memories: list[Memory] = []
+    chat = Chat(name)
     keys: dict[int, str] = {}
     notes: list[str] = []
-    clock = marked = 0
+    marked = 0
     for number, batch in enumerate(expect(read_json(path), list, str(path))):
         at = f"{path}: [{number}]"
         session = f"batch-{field(batch, 'batch_number', int, at)}"
@@ -57,7 +56,9 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
         ]
         dated = (batch, *(raw for _, raw in messages))
         anchor = next((message["time_anchor"] for message in dated if message.get("time_anchor")), None)
-        start = _day_ms(anchor)
+        start = None
+        with suppress(UnusableInput):
+            start = date_ms(anchor, "%B-%d-%Y", "")
         if start is None:
             notes.append(f"{name}: {session} has no date ({anchor!r}), so it continues from the previous session")
         for spot, raw in messages:
@@ -66,11 +67,8 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
                 raise UnusableInput(f"{spot}: message {identity} occurs twice")
             text, markers = MARKER.subn("", field(raw, "content", str, spot))
             marked += markers
-            clock = max(clock + 1, start or 0)
-            turn = Turn(f"{name}/{session}/{identity}", len(turns), session, role, text, clock, speaker=role)
-            turns.append(turn)
-            keys[identity] = f"{turn.key}#0"
-            memories.append(Memory(keys[identity], text, text, visible_from=len(turns), created_at=clock))
+            turn = chat.say(session, identity, role, text, start or 0)
+            keys[identity] = chat.keep(f"{turn.key}#0", text, text)
     if marked:
         notes.append(f"{name}: markers of the form '->-> 1,22' removed: {marked}")
     beside = questions_of(path)
@@ -78,7 +76,7 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
         notes.append(f"{name}: no {QUESTIONS} beside the chat, so there are no probes")
     probes = _questions(name, beside[0], keys, notes) if beside else []
     golden = GoldenSet(tuple(probes), tuple(notes))
-    return [(Recording(name, tuple(turns), in_birth_order(memories), notes=golden.notes), golden)]
+    return [(chat.recording(golden.notes), golden)]
 
 
 def _questions(name: str, path: Path, keys: dict[int, str], notes: list[str]) -> list[Probe]:
@@ -121,11 +119,3 @@ def _ids(value: Any, at: str) -> list[int]:
         inner = value.values() if isinstance(value, dict) else value
         return list(dict.fromkeys(identifier for part in inner for identifier in _ids(part, at)))
     return [expect(value, int, at)]
-
-
-def _day_ms(text: Any) -> int | None:
-    """Return ``March-15-2024`` as epoch milliseconds at midnight UTC, or None for anything else."""
-    try:
-        return int(datetime.strptime(text, "%B-%d-%Y").replace(tzinfo=UTC).timestamp()) * 1000
-    except (TypeError, ValueError):
-        return None

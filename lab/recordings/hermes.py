@@ -19,7 +19,7 @@ from lab.base.shape import expect, field
 from lab.base.times import Times
 from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
-from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import Chat, Recording
 
 PREFIXES = {"user": "User: ", "assistant": "Assistant: "}
 HOST = re.compile(r"\A\[System note:[^\]]*\]\s*")
@@ -28,10 +28,9 @@ HOST = re.compile(r"\A\[System note:[^\]]*\]\s*")
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     """Read one log; its golden set is empty."""
     name = path.stem
-    turns: list[Turn] = []
-    memories: list[Memory] = []
+    chat = Chat(name)
     known: set[tuple[tuple[str, str, object], ...]] = set()
-    clock = sessions = lines = message_count = noted = 0
+    sessions = lines = message_count = noted = 0
     times = Times()
     for number, exchanges in read_json_values(path):
         at = f"{path}:{number}"
@@ -53,18 +52,15 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
                     continue
                 if (time_ms := times.read(timestamp)) is None:
                     raise UnusableInput(f"{at}: timestamp {timestamp!r} is not ISO 8601")
-                clock = max(clock + 1, time_ms)
-                turn = Turn(f"{name}/{session}/{len(turns)}", len(turns), session, role, text, clock, speaker=role)
-                turns.append(turn)
+                turn = chat.say(session, len(chat.turns), role, text, time_ms)
                 if role == "user":
-                    memories.append(Memory(f"{turn.key}#0", text, text, visible_from=len(turns), created_at=clock))
-    notes = [f"{name}: {lines} logged conversations with {message_count} messages, {len(turns)} of them distinct"]
+                    chat.keep(f"{turn.key}#0", text, text)
+    notes = [f"{name}: {lines} logged conversations with {message_count} messages, {len(chat.turns)} of them distinct"]
     if noted:
         notes.append(f"{name}: host notes removed from user messages: {noted}")
     notes += [f"{name}: {what}: {count}" for what, count in times.counts().items()]
-    language = language_of([turn.text for turn in turns])
-    recording = Recording(name, tuple(turns), in_birth_order(memories), language=language, notes=tuple(notes))
-    return [(recording, GoldenSet(notes=tuple(notes)))]
+    language = language_of([turn.text for turn in chat.turns])
+    return [(chat.recording(notes, language), GoldenSet(notes=tuple(notes)))]
 
 
 def _exchange(value: Any, at: str) -> tuple[tuple[str, str, object], ...]:

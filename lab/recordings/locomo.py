@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import read_json
 from lab.base.shape import expect, field
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import Chat, Recording, date_ms
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 SESSION = re.compile(r"session_([1-9]\d{0,3})")
@@ -41,46 +40,29 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
     conversation = field(sample, "conversation", dict, where)
     # The file has dates for sessions that do not exist; only sessions with turns count.
     numbers = sorted(int(match[1]) for key in conversation if (match := SESSION.fullmatch(key)) and conversation[key])
-    turns: list[Turn] = []
-    memories: list[Memory] = []
+    chat = Chat(name)
     gold: dict[str, list[str]] = {}
     cited: list[tuple[str, list[str]]] = []
     observations = field(sample, "observation", dict, where) if observed else {}
-    clock = 0
     for number in numbers:
-        at = f"{where}: session_{number}"
-        date = field(conversation, f"session_{number}_date_time", str, where)
-        start = _date_ms(date, at)
-        for index, raw in enumerate(expect(conversation[f"session_{number}"], list, at)):
+        session = f"session_{number}"
+        at = f"{where}: {session}"
+        date = field(conversation, f"{session}_date_time", str, where)
+        wrong = f"{at}: date {date!r} is not like '1:56 pm on 8 May, 2023'"
+        start = date_ms(date.strip(), "%I:%M %p on %d %B, %Y", wrong)
+        for index, raw in enumerate(expect(conversation[session], list, at)):
             spot = f"{at}[{index}]"
             identity = field(raw, "dia_id", str, spot)
             speaker, text = field(raw, "speaker", str, spot), field(raw, "text", str, spot)
             caption = raw.get("blip_caption")
             statement = f'{speaker} said, "{text}"' + (f" and shared {caption}" if caption else "")
             dated = f"{date}\n{date} {statement}"
-            clock = max(clock + 1, start)
-            turn = Turn(
-                f"{name}/session_{number}/{identity}",
-                len(turns),
-                f"session_{number}",
-                "user",
-                text,
-                clock,
-                speaker=speaker,
-                said=statement,
-                index_text=dated,
-            )
-            turns.append(turn)
-            gold[identity] = []
-            if not observed:
-                key = f"{turn.key}#0"
-                memories.append(Memory(key, statement, dated, len(turns), clock, **pictures(raw)))
-                gold[identity].append(key)
-        what = f"session_{number}_observation"
+            turn = chat.say(session, identity, "user", text, start, speaker=speaker, said=statement, index_text=dated)
+            kept = [] if observed else [chat.keep(f"{turn.key}#0", statement, dated, **pictures(raw))]
+            gold[identity] = kept
+        what = f"{session}_observation"
         for ordinal, (text, ids) in enumerate(_statements(observations.get(what, {}), f"{where}: {what}")):
-            key = f"{name}/session_{number}#{ordinal}"
-            memories.append(Memory(key, text, text, visible_from=len(turns), created_at=clock))
-            cited.append((key, ids))
+            cited.append((chat.keep(f"{name}/{session}#{ordinal}", text, text), ids))
     notes = []
     for key, ids in cited:
         for dialogue_id in ids:
@@ -90,7 +72,7 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
                 notes.append(f"{key}: cites {dialogue_id!r}, which is not a turn")
     golden = _questions(name, field(sample, "qa", list, where), gold, where)
     golden = replace(golden, notes=(*notes, *golden.notes))
-    return Recording(name, tuple(turns), in_birth_order(memories), notes=golden.notes), golden
+    return chat.recording(golden.notes), golden
 
 
 def pictures(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,11 +145,3 @@ def split_evidence(text: str) -> list[str]:
     """Return the repaired evidence ids in a string. A part without an id is returned unchanged and fails to resolve."""
     parts = [part for part in re.split(r"[;,\s]+", text.strip()) if part]
     return [f"D{match[1]}:{match[2]}" if (match := EVIDENCE.fullmatch(part)) else part for part in parts]
-
-
-def _date_ms(text: str, where: str) -> int:
-    """Return ``1:56 pm on 8 May, 2023`` as epoch milliseconds, read as UTC."""
-    try:
-        return int(datetime.strptime(text.strip(), "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC).timestamp()) * 1000
-    except ValueError:
-        raise UnusableInput(f"{where}: date {text!r} is not like '1:56 pm on 8 May, 2023'") from None

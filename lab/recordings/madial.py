@@ -24,7 +24,7 @@ from lab.base.formatting import counted
 from lab.base.shape import expect, field
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.cleaning import language_of
-from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import Memory, Recording, Turn, date_ms, in_birth_order
 
 MARKS = ("<BOD>", "<EOD>")
 SPOKEN = re.compile(r"<([^<>]{1,40})>\s*[:：]\s*(.*)", re.DOTALL)
@@ -100,7 +100,8 @@ def _archive(path: Path) -> dict[str, Event]:
             where = f"{at}: {key}"
             if key in archive:
                 raise UnusableInput(f"{where}: occurs twice; the first is at {archive[key].at}")
-            day = _day_ms(field(event, "time", str, where), where)
+            time = field(event, "time", str, where)
+            day = date_ms(time.strip(), "%Y-%m-%d", f"{where}: time {time!r} is not like '2023-12-25'")
             user = str(event["user-id"]) if "user-id" in event else None
             archive[key] = Event(where, field(event, "event", str, where), day, user)
     if not archive:
@@ -184,11 +185,3 @@ def _user(
         notes.append(f"{name}: lines without a speaker, assigned to the other speaker: {unnamed}")
     recording = Recording(name, tuple(turns), memories, language=language, notes=tuple(notes))
     return recording, GoldenSet(tuple(probes), tuple(notes))
-
-
-def _day_ms(text: str, where: str) -> int:
-    """Return ``2023-12-25`` as epoch milliseconds at midnight UTC."""
-    try:
-        return int(datetime.strptime(text.strip(), "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1000
-    except ValueError:
-        raise UnusableInput(f"{where}: time {text!r} is not like '2023-12-25'") from None

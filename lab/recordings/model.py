@@ -6,7 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import sha256
+from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.recordings.events import Event, ToolUse
@@ -130,6 +132,41 @@ class Recording:
     def has_labels(self) -> bool:
         """Whether any memory has a recorded importance label."""
         return any(memory.label is not None for memory in self.memories)
+
+
+class Chat:
+    """A conversation as a reader builds it: turns 1 ms or more apart, and the memories that begin at the next turn."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.turns: list[Turn] = []
+        self.memories: list[Memory] = []
+        self.clock = 0
+
+    def say(self, session: str, mark: object, role: str, text: str, time_ms: int, **more: str) -> Turn:
+        """Append a turn, whose key ends in ``mark``, and return it."""
+        self.clock = max(self.clock + 1, time_ms)
+        key = f"{self.name}/{session}/{mark}"
+        self.turns.append(Turn(key, len(self.turns), session, role, text, self.clock, **{"speaker": role} | more))
+        return self.turns[-1]
+
+    def keep(self, key: str, text: str, index_text: str, **more: Any) -> str:
+        """Append a memory and return its key."""
+        self.memories.append(Memory(key, text, index_text, len(self.turns), self.clock, **more))
+        return key
+
+    def recording(self, notes: Iterable[str], language: str = "en") -> Recording:
+        """Return what was built."""
+        memories = in_birth_order(self.memories)
+        return Recording(self.name, tuple(self.turns), memories, language=language, notes=tuple(notes))
+
+
+def date_ms(text: Any, form: str, wrong: str) -> int:
+    """Return a date of a form of ``strptime``, read as UTC; raise :class:`UnusableInput` with ``wrong`` for another."""
+    try:
+        return int(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()) * 1000
+    except (TypeError, ValueError):
+        raise UnusableInput(wrong) from None
 
 
 def in_birth_order(memories: Iterable[Memory]) -> tuple[Memory, ...]:

@@ -35,30 +35,6 @@ from lab.recordings.model import GLOBAL, LABELS, ORIGINS, PERSON, SOURCE_KINDS, 
 SCHEMA = "lab.recording.v1"
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
 ROLES = ("user", "assistant", "tool", "system")
-FIELDS = {
-    "session": {"kind", "session", "time", "scope"},
-    "turn": {"kind", "turn", "role", "text", "time", "speaker", "scope", "said", "index_text"},
-    "memory": {
-        "kind",
-        "key",
-        "time",
-        "text",
-        "index_text",
-        "category",
-        "importance_label",
-        "scope",
-        "supersedes",
-        "trust",
-        "hard_rule",
-        "source_kind",
-        "source_ref",
-        "lang",
-        "due_at",
-        "media_refs",
-        "media_kind",
-        "forgotten_after",
-    },
-}
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
@@ -298,6 +274,7 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "irrelevant": {"type": "array", "items": _TEXT, "uniqueItems": True},
     },
 }
+FIELDS = {kind: {"kind", *_KNOWN[kind]} for kind in ("session", "turn", "memory")}
 _NEEDED = {"session": ["session", "time"], "turn": ["turn", "role", "text"], "memory": ["text"], "probe": []}
 
 
@@ -306,8 +283,16 @@ def line_schema() -> dict[str, Any]:
 
     Each kind has its own ``if``, so that a validator reports the wrong field instead of every kind that did not match.
     """
-    fields = FIELDS | {"probe": PROBE_FIELDS}
-    kinds = {kind: _object(kind, fields[kind]) for kind in _KNOWN}
+    kinds: dict[str, Any] = {
+        kind: {
+            "type": "object",
+            "properties": {"kind": {"const": kind}} | {name: _KNOWN[kind].get(name, {}) for name in sorted(fields)},
+            "required": ["kind", *_NEEDED[kind]],
+            "additionalProperties": False,
+        }
+        # The reader's list of fields is authoritative: a field of a probe without a schema above may hold any value.
+        for kind, fields in (_KNOWN | {"probe": PROBE_FIELDS - {"kind"}}).items()
+    }
     # A probe names a turn or has its own query, never both.
     kinds["probe"] |= {
         "if": {"required": ["turn"], "properties": {"turn": {"not": {"type": "null"}}}},
@@ -351,15 +336,4 @@ def line_schema() -> dict[str, Any]:
             for kind in ("recording", *kinds)
         ],
         "$defs": {"recording": recording, **kinds, "judgement": judgement},
-    }
-
-
-def _object(kind: str, fields: set[str]) -> dict[str, Any]:
-    # The reader's list of fields is authoritative: a field without a schema above may hold any value.
-    described = {name: _KNOWN[kind].get(name, {}) for name in sorted(fields - {"kind"})}
-    return {
-        "type": "object",
-        "properties": {"kind": {"const": kind}} | described,
-        "required": ["kind", *_NEEDED[kind]],
-        "additionalProperties": False,
     }

@@ -125,17 +125,21 @@ class Format:
     """
 
     name: str
-    module: str
     pattern: str
-    memories: tuple[str, ...]
-    recall_turns: str
     about: str
+    memories: tuple[str, ...] = ("turns",)
+    recall_turns: str = "user"
     ignored: tuple[str, ...] = ()
     beside: str = ""
     depth: int = 1
     hidden: str = ""
     gather: str = ""
     from_tools: bool = False
+
+    @property
+    def module(self) -> str:
+        """The module that reads the format; a variant's is that of its format."""
+        return f"lab.recordings.{'native' if self.name == 'lab' else self.name.partition('-')[0]}"
 
     def read(self, path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:
         """Return the recordings of a file with their probes; raise :class:`UnusableInput` if it is unreadable."""
@@ -161,92 +165,61 @@ FORMATS: dict[str, Format] = {
     for form in (
         Format(
             "aider",
-            "lab.recordings.aider",
             "*.md",
-            ("turns",),
-            "user",
             "aider chat histories: one developer's sessions, no gold",
-            ("README.md",),
+            ignored=("README.md",),
             hidden=".aider.chat.history.md",
         ),
         Format(
             "beam",
-            "lab.recordings.beam",
             "**/chat.json",
-            ("turns",),
-            "none",
             "BEAM: user and assistant, questions on ten abilities after the chat",
+            recall_turns="none",
             beside="questions_of",
             depth=3,
         ),
-        Format(
-            "hermes",
-            "lab.recordings.hermes",
-            "*hermes*",
-            ("turns",),
-            "user",
-            "logs of a Hermes agent: a day of chats, no gold",
-            ("*.md",),
-        ),
+        Format("hermes", "*hermes*", "logs of a Hermes agent: a day of chats, no gold", ignored=("*.md",)),
         Format(
             "ikat",
-            "lab.recordings.ikat",
             "**/*_topics.json",
-            ("statements",),
-            "user",
             "TREC iKAT: a user's personal statements, every utterance judged",
+            ("statements",),
         ),
-        Format(
-            "lab",
-            "lab.recordings.native",
-            "*.jsonl",
-            ("recorded",),
-            "user",
-            "this project's JSON Lines format, one conversation per file",
-        ),
+        Format("lab", "*.jsonl", "this project's JSON Lines format, one conversation per file", ("recorded",)),
         Format(
             "locomo",
-            "lab.recordings.locomo",
             "*.json",
-            ("turns", "observations"),
-            "none",
             "LoCoMo-10: two people, questions asked after the last session",
+            ("turns", "observations"),
+            recall_turns="none",
         ),
         Format(
             "madial",
-            "lab.recordings.madial",
             "**/*dialogue*.json*",
-            ("archive",),
-            "user",
             "MADial-Bench: dialogues over an archive, English and Chinese",
-            ("*setting*",),
-            "memories_of",
+            ("archive",),
+            ignored=("*setting*",),
+            beside="memories_of",
         ),
         Format(
             "openclaw",
-            "lab.recordings.openclaw",
             "*.jsonl",
-            ("recorded",),
-            "user",
             "OpenClaw's sessions: ~/.openclaw or any part of it",
+            ("recorded",),
             gather="gather",
             from_tools=True,
         ),
         Format(
             "realmem",
-            "lab.recordings.realmem",
             "*.json",
-            ("extracted",),
-            "user",
             "RealMem: user and assistant, gold on turns inside the sessions",
+            ("extracted",),
         ),
         Format(
             "realtalk",
-            "lab.recordings.realtalk",
             "*.json",
-            ("turns",),
-            "none",
             "REALTALK: two real people, questions asked after the last session",
+            recall_turns="none",
         ),
     )
 }

@@ -9,15 +9,13 @@ The prefix of ``session_identifier`` is the project, which is the scope.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import UnusableInput
 from lab.base.files import read_json
 from lab.base.shape import expect, field, optional
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import Chat, Recording, Turn, date_ms
 
 ROLES = {"User": "user", "Assistant": "assistant"}
 SLICES = ("category_name", "session_type", "topic")
@@ -30,40 +28,27 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     name = field(field(value, "_metadata", dict, where), "person_name", str, where)
     dialogues = field(value, "dialogues", list, where)
 
-    turns: list[Turn] = []
-    memories: list[Memory] = []
+    chat = Chat(name)
     keys: dict[tuple[str, str], str] = {}
     queries: list[tuple[Turn, dict[str, Any], list[Any]]] = []
-    clock = 0
     for number, session in enumerate(dialogues):
         at = f"{where}: dialogues[{number}]"
         uuid = field(session, "session_uuid", str, at)
         scope = field(session, "session_identifier", str, at).split(":")[0].lower()
-        day = _day_ms(field(session, "current_time", str, at), at)
+        time = field(session, "current_time", str, at)
+        day = date_ms(time[:10], "%Y-%m-%d", f"{at}: current_time {time!r} does not begin with YYYY-MM-DD")
         spoken = field(session, "dialogue_turns", list, at)
         for index, raw in enumerate(spoken):
             spot = f"{at}.dialogue_turns[{index}]"
             speaker = field(raw, "speaker", str, spot)
-            clock = max(clock + 1, day)
-            turn = Turn(
-                key=f"{name}/{uuid}/{index}",
-                seq=len(turns),
-                session=uuid,
-                role=ROLES.get(speaker, speaker.lower()),
-                text=field(raw, "content", str, spot),
-                time_ms=clock,
-                scope=scope,
-                speaker=speaker,
-            )
-            turns.append(turn)
+            role, content = ROLES.get(speaker, speaker.lower()), field(raw, "content", str, spot)
+            turn = chat.say(uuid, index, role, content, day, scope=scope, speaker=speaker)
             if raw.get("is_query"):
                 answer = expect(spoken[index + 1], dict, f"{spot}: the answer") if index + 1 < len(spoken) else {}
                 queries.append((turn, raw, optional(answer, "memory_used", list, [], f"{spot}: the answer")))
         for ordinal, raw in enumerate(field(session, "extracted_memory", list, at)):
             text = _as_text(field(raw, "content", object, f"{at}.extracted_memory[{ordinal}]"))
-            key = f"{name}/{uuid}#{ordinal}"
-            keys.setdefault((uuid, text), key)
-            memories.append(Memory(key, text, text, visible_from=len(turns), created_at=clock, scope=scope))
+            keys.setdefault((uuid, text), chat.keep(f"{name}/{uuid}#{ordinal}", text, text, scope=scope))
 
     probes, notes = [], []
     for turn, raw, used in queries:
@@ -81,18 +66,9 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
         relevant = tuple(Judgement(key) for key in dict.fromkeys(keys[pair] for pair in references))
         slices = {name: str(raw[name]) for name in SLICES if raw.get(name)}
         probes.append(Probe(turn.key, name, turn.key, None, relevant, slices=slices))
-    recording = Recording(name, tuple(turns), in_birth_order(memories), notes=tuple(notes))
-    return [(recording, GoldenSet(tuple(probes), tuple(notes)))]
+    return [(chat.recording(notes), GoldenSet(tuple(probes), tuple(notes)))]
 
 
 def _as_text(content: Any) -> str:
     """Return the content as text; the single memory in the set that is an object becomes JSON."""
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, sort_keys=True)
-
-
-def _day_ms(text: str, where: str) -> int:
-    """Return ``2025-12-23 (Tuesday)`` as epoch milliseconds at midnight UTC."""
-    try:
-        return int(datetime.strptime(text[:10], "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1000
-    except ValueError:
-        raise UnusableInput(f"{where}: current_time {text!r} does not begin with YYYY-MM-DD") from None

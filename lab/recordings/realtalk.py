@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.base.errors import UnusableInput
 from lab.base.files import read_json
 from lab.base.shape import expect, field, optional
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.locomo import pictures
-from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import Chat, Recording, date_ms
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "commonsense"}
 SESSION = re.compile(r"session_([1-9]\d{0,3})")
@@ -38,48 +36,33 @@ class Evidence(NamedTuple):
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     """Read one chat: every turn is a memory, and the questions come after the last session."""
-    chat = expect(read_json(path), dict, str(path))
+    data = expect(read_json(path), dict, str(path))
     name, where = path.stem, str(path)
-    numbers = sorted(int(match[1]) for key in chat if (match := SESSION.fullmatch(key)) and chat[key])
-    turns: list[Turn] = []
-    memories: list[Memory] = []
+    numbers = sorted(int(match[1]) for key in data if (match := SESSION.fullmatch(key)) and data[key])
+    chat = Chat(name)
     gold: dict[str, str] = {}
     lengths: dict[int, int] = {}
-    clock = 0
     for number in numbers:
-        at = f"{where}: session_{number}"
-        date = optional(chat, f"session_{number}_date_time", str, "", where)
-        for index, raw in enumerate(expect(chat[f"session_{number}"], list, at)):
+        session = f"session_{number}"
+        at = f"{where}: {session}"
+        date = optional(data, f"{session}_date_time", str, "", where)
+        for index, raw in enumerate(expect(data[session], list, at)):
             spot = f"{at}[{index}]"
             identity, speaker = field(raw, "dia_id", str, spot), field(raw, "speaker", str, spot)
             text, time = field(raw, "clean_text", str, spot), field(raw, "date_time", str, spot)
             caption = raw.get("blip_caption")
-            clock = max(clock + 1, _time_ms(time, spot))
-            key = f"{name}/session_{number}/{identity}"
             statement = f"{speaker}: {text}" + (f" {caption}" if caption else "")
             # The indexed text includes the session's date, as in LoCoMo and in the published rankings of both sets.
             date = date or time
             dated = f"{date}\n{date} {statement}"
-            session = f"session_{number}"
-            turns.append(
-                Turn(
-                    key,
-                    len(turns),
-                    session,
-                    "user",
-                    text,
-                    clock,
-                    speaker=speaker,
-                    said=statement,
-                    index_text=dated,
-                )
-            )
-            memories.append(Memory(f"{key}#0", statement, dated, len(turns), clock, **pictures(raw)))
-            gold[identity] = f"{key}#0"
+            wrong = f"{spot}: date_time {time!r} is not like '29.12.2023, 22:42:04'"
+            now = date_ms(time.strip(), "%d.%m.%Y, %H:%M:%S", wrong)
+            turn = chat.say(session, identity, "user", text, now, speaker=speaker, said=statement, index_text=dated)
+            gold[identity] = chat.keep(f"{turn.key}#0", statement, dated, **pictures(raw))
             if match := EVIDENCE.fullmatch(identity):
                 lengths[int(match[1])] = max(lengths.get(int(match[1]), 0), int(match[2]))
-    golden = _questions(name, field(chat, "qa", list, where), gold, lengths, where)
-    return [(Recording(name, tuple(turns), in_birth_order(memories), notes=golden.notes), golden)]
+    golden = _questions(name, field(data, "qa", list, where), gold, lengths, where)
+    return [(chat.recording(golden.notes), golden)]
 
 
 def _questions(
@@ -130,11 +113,3 @@ def split_evidence(text: str) -> Evidence:
         for number in range(int(match[2]), int(match[3] or match[2]) + 1)
     ]
     return Evidence(ids, re.sub(r"[\s;,.:]+", " ", EVIDENCE.sub("", text)).strip())
-
-
-def _time_ms(text: str, where: str) -> int:
-    """Return ``29.12.2023, 22:42:04`` as epoch milliseconds, read as UTC."""
-    try:
-        return int(datetime.strptime(text.strip(), "%d.%m.%Y, %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1000
-    except ValueError:
-        raise UnusableInput(f"{where}: date_time {text!r} is not like '29.12.2023, 22:42:04'") from None
