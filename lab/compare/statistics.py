@@ -14,6 +14,7 @@ sets use level .025, which is a two-sided test at 5 %; gates use the level of th
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -61,10 +62,8 @@ def conversations_needed(effect: float, error: float, conversations: int, level:
         few, enough = enough, enough * 2
         if enough > MOST_CONVERSATIONS:
             return None
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        few, enough = (few, middle) if _detects(effect, error, conversations, level, middle) else (middle, enough)
-    return enough
+    between = range(few + 1, enough)
+    return few + 1 + bisect_left(between, True, key=lambda n: _detects(effect, error, conversations, level, n))
 
 
 def _detects(effect: float, error: float, conversations: int, level: float, planned: int) -> bool:

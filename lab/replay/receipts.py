@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -248,14 +248,8 @@ def _unnumbered(line: str) -> str:
 
 def common_prefix(one: str, other: str) -> str:
     """Return the longest common prefix of two texts."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return one[:low]
+    lengths = range(1, min(len(one), len(other)) + 1)
+    return one[: bisect_left(lengths, True, key=lambda length: one[:length] != other[:length])]
 
 
 def rows_of(text: str) -> int:

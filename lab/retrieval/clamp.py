@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -82,8 +83,5 @@ def _cut_bytes(text: str, limit: int, *, with_head: bool) -> str:
 
 def _longest(text: str, limit: int, cut: Callable[[str, int], str]) -> str:
     """Return the longest piece from one end of a text that takes at most ``limit`` bytes."""
-    low, high = 0, js_length(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if js_utf8_length(cut(text, middle)) <= limit else (low, middle - 1)
-    return cut(text, low)
+    lengths = range(1, js_length(text) + 1)
+    return cut(text, bisect_right(lengths, limit, key=lambda length: js_utf8_length(cut(text, length))))

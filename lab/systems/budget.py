@@ -19,6 +19,7 @@ is fed and queried once.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import unescape
@@ -72,14 +73,8 @@ def cut(recall: Recall, budget: int, most: int) -> Recall:
     spans = spans_of(recall.context, injected)
     kept = 0
     if spans is not None:
-        low, high = 0, min(len(injected), most)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if tokens(_first(recall.context, spans, middle)) <= budget:
-                low = middle
-            else:
-                high = middle - 1
-        kept = low
+        counts = range(1, min(len(injected), most) + 1)
+        kept = bisect_right(counts, budget, key=lambda count: tokens(_first(recall.context, spans, count)))
     context = _first(recall.context, spans, kept) if spans is not None and kept else ""
     return replace(
         recall,

@@ -6,6 +6,7 @@ log in a file. When the log has grown too large, :func:`reflect` prunes it (OB-5
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -30,14 +31,9 @@ def reflect(
     if size(log) <= room:
         return list(log)
     order = sorted(range(len(log)), key=lambda at: (*_worth(log[at], now_ms), at))
-    low, high = 1, len(log)
-    while low < high:
-        middle = (low + high) // 2
-        if size(_without(log, order[:middle])) <= KEPT * room:
-            high = middle
-        else:
-            low = middle + 1
-    return _without(log, order[:low])
+    counts = range(1, len(log))
+    fits = bisect_left(counts, True, key=lambda count: size(_without(log, order[:count])) <= KEPT * room)
+    return _without(log, order[: 1 + fits])
 
 
 def _worth(observation: Observation, now_ms: int) -> tuple[int, int, int]:

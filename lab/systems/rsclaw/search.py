@@ -6,6 +6,7 @@ within a budget of tokens (RS-13).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -135,9 +136,7 @@ def cut(line: str, settings: Settings) -> str:
     """Return the start of a line: four characters a token, or in profile ``seed`` as much as the budget allows."""
     start = line[: max(LEAST, 4 * settings.max_tokens)]
     if settings.clip == "budget" and tokens(start) > settings.max_tokens:
-        low, high = LEAST, len(start)
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if tokens(start[:middle]) <= settings.max_tokens else (low, middle - 1)
-        start = start[:low]
+        longer = range(LEAST + 1, len(start) + 1)
+        room = settings.max_tokens
+        start = start[: LEAST + bisect_right(longer, room, key=lambda length: tokens(start[:length]))]
     return start
