@@ -327,6 +327,12 @@ class Explained:
     below: Mapping[str, str] = field(default_factory=dict)
     value: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, about: str, lost: Mapping[str, tuple[str, str]], **more: Any) -> Explained:
+        """Return an explanation with the cause and the reason of every memory of ``lost``, by its key."""
+        reasons, causes = ({key: pair[part] for key, pair in lost.items()} for part in (1, 0))
+        return cls(about, reasons=reasons, causes=causes, **more)
+
 
 class Detail(NamedTuple):
     """How much to explain. ``texts``: texts of memories may be quoted; ``full``: show every detail."""

@@ -17,7 +17,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lab.base.code import imported_by
 from lab.base.errors import UnusableInput
@@ -37,16 +37,12 @@ class SwitchedOffArm:
 
     base: Arm
     why: str
+    claims: ClassVar[tuple[str, ...]] = ("nothing",)
 
     @property
     def name(self) -> str:
         """The name of the arm."""
         return self.base.name
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What it must prove: that it injects nothing."""
-        return ("nothing",)
 
     def describe(self) -> ArmInfo:
         """Return the description of the arm, with the reason; it writes nothing, and needs nothing."""

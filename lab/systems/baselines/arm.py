@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from lab.base.draw import draw
 from lab.base.token_estimate import tokens
@@ -99,6 +99,7 @@ class BaselineArm:
     depth: int
     seed: int
     answers: str = LIVE
+    shares: ClassVar[bool] = True
 
     def describe(self) -> ArmInfo:
         """Return name and configuration, and the seed if the baseline is random."""
@@ -118,11 +119,6 @@ class BaselineArm:
     def retrieval(self) -> Retrieval:
         """The search settings."""
         return Retrieval(self.config.text, self.config.embedding)
-
-    @property
-    def shares(self) -> bool:
-        """Whether other arms may share its candidates."""
-        return True
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -216,13 +212,8 @@ class BaselineSystem(MemorySystem):
         reasons = {key: reason(key) for key in relevant if not 0 < ranks.get(key, 0) <= recall.injected}
         reranked = recall.receipt.get("rerank")
         beyond = tuple(item.id for item in recall.items[recall.injected : recall.injected + 3])
-        return Explained(
-            f"profile {self.arm.config.profile}",
-            reasons={key: text for key, (_, text) in reasons.items()},
-            causes={key: cause for key, (cause, _) in reasons.items()},
-            runners_up=beyond,
-            head=(_reranked(reranked),) if reranked else (),
-        )
+        head = (_reranked(reranked),) if reranked else ()
+        return Explained.of(f"profile {self.arm.config.profile}", reasons, runners_up=beyond, head=head)
 
 
 def _reranked(receipt: Mapping[str, Any]) -> str:

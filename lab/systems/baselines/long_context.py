@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.shape import with_keys
@@ -75,11 +75,7 @@ class LongContextArm:
     name: str
     tokens: int = TOKENS
     roles: tuple[str, ...] = ROLES
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What admission demands: that the last turns or memories are in the text."""
-        return ("recent",)
+    claims: ClassVar[tuple[str, ...]] = ("recent",)
 
     def describe(self) -> ArmInfo:
         """Return name and configuration."""
@@ -159,12 +155,11 @@ class LongContext(MemorySystem):
         injected = {item.id for item in recall.items[: recall.injected]}
         reach = [key for key, entry in self._entries.items() if ask.scope in (None, entry.scope)]
         newer = {key: len(reach) - 1 - position for position, key in enumerate(reach)}
-        lost = [key for key in relevant if key in self._entries and key not in injected]
-        reasons = {
-            key: f"{newer[key]} newer ones filled the last {self._arm.tokens} tokens"
+        lost = {
+            key: ("budget", f"{newer[key]} newer ones filled the last {self._arm.tokens} tokens")
             if key in newer
-            else f"its scope is {self._entries[key].scope}; the scope of the turn is {ask.scope}"
-            for key in lost
+            else ("scope", f"its scope is {self._entries[key].scope}; the scope of the turn is {ask.scope}")
+            for key in relevant
+            if key in self._entries and key not in injected
         }
-        causes = {key: "budget" if key in newer else "scope" for key in lost}
-        return Explained(f"the last {self._arm.tokens} tokens", reasons=reasons, causes=causes)
+        return Explained.of(f"the last {self._arm.tokens} tokens", lost)

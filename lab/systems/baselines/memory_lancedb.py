@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.shape import expect
@@ -187,11 +187,10 @@ class LanceDbArm:
     name: str
     settings: Settings
     embedder: str | None = None
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What admission demands: that it finds what is relevant by vectors of the embedder that it was given."""
-        return ("relevant", "meaning", "embedder")
+    claims: ClassVar[tuple[str, ...]] = ("relevant", "meaning", "embedder")
+    retrieval: ClassVar[Retrieval] = Retrieval()
+    # It searches for a changed prompt, in a table that it writes to.
+    shares: ClassVar[bool] = False
 
     def describe(self) -> ArmInfo:
         """Return name and configuration."""
@@ -206,16 +205,6 @@ class LanceDbArm:
             writes=settings.auto_capture,
             embedder=self.embedder,
         )
-
-    @property
-    def retrieval(self) -> Retrieval:
-        """The search settings."""
-        return Retrieval()
-
-    @property
-    def shares(self) -> bool:
-        """False, because it searches for a changed prompt, in a table that it writes to."""
-        return False
 
     def query_for(self, prompt: str) -> str:
         """Return the text that is embedded for a prompt; blank if it is not searched for (HB-10)."""
@@ -286,9 +275,7 @@ class LanceDb(MemorySystem):
         reason = recall.receipt.get("reason")
         if reason in (OFF, SHORT) or recall.status == "degraded":
             cause = {OFF: "nothing", SHORT: "trivial"}.get(str(reason), "fault")
-            return Explained(
-                self._about, reasons=dict.fromkeys(relevant, str(reason)), causes=dict.fromkeys(relevant, cause)
-            )
+            return Explained.of(self._about, dict.fromkeys(relevant, (cause, str(reason))))
         return explained(self._about, self._ranked(self._arm.query_for(ask.text)), recall, relevant, self._settings)
 
     @property
@@ -439,25 +426,19 @@ def explained(
         row.key: Standing(None, rank, score_of(distance), None, rank) for rank, (row, distance) in enumerate(ranked, 1)
     }
     texts = {row.key: row.text for row, _ in ranked}
-    reasons: dict[str, str] = {}
-    causes: dict[str, str] = {}
+    lost: dict[str, tuple[str, str]] = {}
     for key in relevant:
         if key in injected or key not in standings:
             continue
         rank, score = standings[key].rank or 0, standings[key].score or 0.0
         if rank > settings.fetched:
-            causes[key], reasons[key] = "depth", f"nearest {rank}; only {settings.fetched} are fetched"
+            lost[key] = "depth", f"nearest {rank}; only {settings.fetched} are fetched"
         elif score < MIN_SCORE:
-            causes[key], reasons[key] = "score", f"score {score:.3f}; the lowest is {MIN_SCORE}"
+            lost[key] = "score", f"score {score:.3f}; the lowest is {MIN_SCORE}"
         elif not settings.is_old and not is_usable(texts[key]):
-            causes[key], reasons[key] = "nothing", "it has text that the host added"
+            lost[key] = "nothing", "it has text that the host added"
         else:
-            causes[key], reasons[key] = "slot", f"nearest {rank}; only {settings.max_items} are injected"
+            lost[key] = "slot", f"nearest {rank}; only {settings.max_items} are injected"
     beyond = tuple(item.id for item in recall.items[recall.injected : recall.injected + 3])
-    return Explained(
-        about,
-        standings={key: standings[key] for key in relevant if key in standings},
-        reasons=reasons,
-        causes=causes,
-        runners_up=beyond,
-    )
+    shown = {key: standings[key] for key in relevant if key in standings}
+    return Explained.of(about, lost, standings=shown, runners_up=beyond)

@@ -6,10 +6,11 @@ injects at the same turn. The text is common knowledge and nothing personal.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from lab.base.draw import draw
 from lab.base.errors import UnusableInput
@@ -124,11 +125,7 @@ def neutral(size: int, seed: int, key: str, *, chinese: bool = False) -> str:
     sentences = CHINESE if chinese else ENGLISH
     start = int(draw(seed, key) * len(sentences))
     text = _joined(sentences[start:] + sentences[:start], size, "" if chinese else " ")
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if tokens(text[:middle]) <= size else (low, middle - 1)
-    return text[:low]
+    return text[: bisect_right(range(1, len(text) + 1), size, key=lambda length: tokens(text[:length]))]
 
 
 @lru_cache(maxsize=256)
@@ -174,11 +171,7 @@ class PlaceboArm:
     seed: int = 0
     max_items: int = ITEMS
     like: Arm | None = None
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What admission demands: a text, and no memory in it."""
-        return ("neutral",)
+    claims: ClassVar[tuple[str, ...]] = ("neutral",)
 
     def describe(self) -> ArmInfo:
         """Return name and configuration; with ``like``, also what the other arm needs."""
@@ -205,15 +198,13 @@ class PlaceboArm:
 class LikeArm(PlaceboArm):
     """Neutral text like another arm's, with everything that the other arm has prepared for it."""
 
+    # A recall of this arm is one of the other arm as a whole.
+    shares: ClassVar[bool] = False
+
     @property
     def retrieval(self) -> Any:
         """The search settings of the other arm, or the default ones."""
         return self.like.retrieval if isinstance(self.like, Searches) else Retrieval()
-
-    @property
-    def shares(self) -> bool:
-        """False, because a recall of this arm is one of the other arm as a whole."""
-        return False
 
     def query_for(self, prompt: str) -> str:
         """Return the text that the other arm embeds in place of a prompt, if any."""
@@ -277,9 +268,7 @@ class Placebo(MemorySystem):
     ) -> Explained:
         """Say that the text is neutral."""
         reason = "the arm injects neutral text and no memory"
-        return Explained(
-            "neutral text", reasons=dict.fromkeys(relevant, reason), causes=dict.fromkeys(relevant, "nothing")
-        )
+        return Explained.of("neutral text", dict.fromkeys(relevant, ("nothing", reason)))
 
     def _other(self, ask: Ask) -> Recall | None:
         if self._like is None:

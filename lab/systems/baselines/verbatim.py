@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from lab.recordings.model import Memory, Turn
 from lab.systems.baselines.arm import SEARCHED, Baseline, BaselineArm, BaselineSystem, arm_of, by_both
@@ -24,16 +25,13 @@ class VerbatimArm(BaselineArm):
     """Hybrid search over the turns of the given roles."""
 
     roles: tuple[str, ...] = ROLES
+    # It searches what it writes.
+    shares: ClassVar[bool] = False
 
     def describe(self) -> ArmInfo:
         """Return the baseline's description with the roles."""
         info = BaselineArm.describe(self)
         return replace(info, writes=True, stateful=True, config={**info.config, "roles": list(self.roles)})
-
-    @property
-    def shares(self) -> bool:
-        """False, because it searches what it writes."""
-        return False
 
     def open(self, kit: Kit) -> VerbatimSystem:
         """Open an empty system."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from lab.base.token_estimate import tokens
 from lab.base.utf16 import WHITESPACE, js_length
@@ -69,6 +69,8 @@ class AutoRecallArm:
     overflow: str = OVERFLOW[0]
     strip_tags: bool = False
     timeout_ms: int = 5000
+    # By its minimum score it may find the right memory and not inject it.
+    claims: ClassVar[tuple[str, ...]] = ("meaning", "embedder")
 
     def describe(self) -> ArmInfo:
         """Describe the arm. A result may hold many memories, so every rank of the ranking may be injected."""
@@ -89,11 +91,6 @@ class AutoRecallArm:
         }
         missing = self.host.missing
         return ArmInfo(self.name, "auto_recall", self.depth, self.depth, config, writes=True, missing=missing)
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What the arm must prove. By its minimum score it may find the right memory and not inject it."""
-        return "meaning", "embedder"
 
     def with_tokens(self, tokens: int) -> AutoRecallArm:
         """Return the arm with another budget and as many results as fit."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from lab.base.token_estimate import tokens
 from lab.retrieval.stage_timer import StageTimer
@@ -41,16 +42,12 @@ class MemoryCoreArm:
     settings: Settings
     depth: int = 50
     max_tokens: int | None = None
+    claims: ClassVar[tuple[str, ...]] = ("relevant", "words", "meaning", "embedder")
 
     def describe(self) -> ArmInfo:
         """Describe the arm. A result may hold many memories, so every rank of the ranking may be injected."""
         config, missing = self.settings.config(), self.settings.missing
         return ArmInfo(self.name, "memory_core", self.depth, self.depth, config, writes=True, missing=missing)
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What the arm must prove."""
-        return "relevant", "words", "meaning", "embedder"
 
     def with_tokens(self, tokens: int) -> MemoryCoreArm:
         """Return the arm with a budget, and as many results as fit."""

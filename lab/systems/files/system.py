@@ -57,12 +57,7 @@ def explained(trace: Trace, relevant: Sequence[str], injected: Sequence[str], ab
             standings[key] = Standing(None, found[0], found[1].score, found[1].fts_rank, found[1].vec_rank)
         if key not in injected:
             reasons[key] = _reason(trace, found[1] if found else None, key)
-    return Explained(
-        about,
-        standings,
-        reasons={key: text for key, (_, text) in reasons.items()},
-        causes={key: cause for key, (cause, _) in reasons.items()},
-    )
+    return Explained.of(about, reasons, standings=standings)
 
 
 def _holds(hit: Hit, key: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
@@ -75,11 +76,7 @@ class ObservationsArm:
     roles: tuple[str, ...]
     recorded: str
     observe: Observe = field(repr=False)
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """The proof that admission demands: the last turns or memories are in the text."""
-        return ("recent",)
+    claims: ClassVar[tuple[str, ...]] = ("recent",)
 
     @property
     def sizes(self) -> Sizes:
@@ -163,11 +160,7 @@ class Observations(MemorySystem):
         """Explain what the observer and the reflector did with each memory."""
         shown = {item.id for item in recall.items}
         lost = {key: self._lost(key, ask) for key in relevant if key in self._scopes and key not in shown}
-        return Explained(
-            f"a log of observations and a raw buffer, {self._arm.tokens} tokens",
-            reasons={key: reason for key, (_, reason) in lost.items()},
-            causes={key: cause for key, (cause, _) in lost.items()},
-        )
+        return Explained.of(f"a log of observations and a raw buffer, {self._arm.tokens} tokens", lost)
 
     def _lost(self, key: str, ask: Ask) -> tuple[str, str]:
         home = self._scopes[key]

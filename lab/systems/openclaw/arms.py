@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
@@ -74,11 +74,7 @@ class Configured:
     name: str
     system: str
     config: EngineConfig
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What it is named for: both searches answer, and what they find is injected."""
-        return "relevant", "words", "meaning", "embedder"
+    claims: ClassVar[tuple[str, ...]] = ("relevant", "words", "meaning", "embedder")
 
 
 class Widening(Configured):

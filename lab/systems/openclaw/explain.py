@@ -224,20 +224,19 @@ def explain_recall(record: RecallRecord, context: QueryContext, relevant: Sequen
     searched = recall.receipt.get("tiersSearched")
     reasons = {key: _reason(by_key[key], standings.get(key), record) for key in relevant if key not in injected}
     lower = {key: factor_line(turn, by_key[key]) for key in injected if turn and detail.full and key in by_key}
-    return Explained(
+    return Explained.of(
         f"profile {config.profile}",
-        {
+        reasons,
+        standings={
             key: standing._replace(score=finals[key]) if standing.rank else standing
             for key, standing in standings.items()
         },
-        {key: reason.text for key, reason in reasons.items()},
-        {key: reason.cause for key, reason in reasons.items()},
-        tuple([key for key in ranked if key not in present][:RUNNERS_UP] if searched else beyond),
-        tuple(_head(record, detail)),
-        tuple(suppression_lines(turn, full=detail.full)) if turn else (),
-        tuple(candidate_lines(tiers, turn, context.by_id)) if detail.full and searched else (),
-        {key: line for key, line in lower.items() if line},
-        {"flow": flow_json(turn)} if turn else {},
+        runners_up=tuple([key for key in ranked if key not in present][:RUNNERS_UP] if searched else beyond),
+        head=tuple(_head(record, detail)),
+        suppressed=tuple(suppression_lines(turn, full=detail.full)) if turn else (),
+        candidates=tuple(candidate_lines(tiers, turn, context.by_id)) if detail.full and searched else (),
+        below={key: line for key, line in lower.items() if line},
+        value={"flow": flow_json(turn)} if turn else {},
     )
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from lab.base.files import digest, sha256_file
 from lab.base.token_estimate import tokens
@@ -62,13 +62,12 @@ def explain_recall(
     reasons = {key: _reason(document, ranks.get(document.id), last, settings) for key, document in missed.items()}
     others = tuple(item.id for item in recall.items[recall.injected :][:RUNNERS_UP])
     lines = {item.document.keys[0]: f"       {_factors(item)}" for item in last.ranked if item.document.id in shown}
-    return Explained(
+    return Explained.of(
         f"profile {settings.profile}",
-        standings,
-        {key: text for key, (_, text) in reasons.items()},
-        {key: cause for key, (cause, _) in reasons.items()},
-        others,
-        tuple(_head(last, settings)),
+        reasons,
+        standings=standings,
+        runners_up=others,
+        head=tuple(_head(last, settings)),
         below=lines,
         value={"tiers": documents.tiers(last.scope), "skipped": last.skipped},
     )
@@ -141,6 +140,10 @@ class RsclawArm:
     depth: int
     extractions: Extractions = field(default_factory=dict, repr=False)
     inputs: tuple[tuple[str, str], ...] = ()
+    claims: ClassVar[tuple[str, ...]] = ("relevant", "words", "meaning")
+    retrieval: ClassVar[Retrieval] = Retrieval()
+    # It searches what it writes.
+    shares: ClassVar[bool] = False
 
     def describe(self) -> ArmInfo:
         """Return name and configuration. The ranking is as deep as the vector lane."""
@@ -157,21 +160,6 @@ class RsclawArm:
             inputs=dict(self.inputs),
             embedder=embedder_named(settings),
         )
-
-    @property
-    def retrieval(self) -> Retrieval:
-        """The search settings."""
-        return Retrieval()
-
-    @property
-    def shares(self) -> bool:
-        """False, because it searches what it writes."""
-        return False
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What the arm has to prove before it counts: that both lanes find what is relevant."""
-        return ("relevant", "words", "meaning")
 
     def with_tokens(self, tokens: int) -> RsclawArm:
         """Return the same arm with a budget of its own, and as many items as its rules allow."""
