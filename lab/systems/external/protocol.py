@@ -3,6 +3,8 @@
 The tables below are the protocol (EX-1): answers are checked against them, and docs/generate.py prints them. A request
 is ``{"id", "instance", "op", …}``. An answer is ``{"id", "ok": true, "result"}``, or ``{"id", "ok": false, "error"}``.
 :func:`remedy` says in one line what mends a failure; docs/external.md has the whole table.
+
+A host may quote memories in its receipts, and a run holds no texts, so :func:`without_texts` leaves them out (EX-18).
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
+
+from lab.base.files import sha256_bytes
+from lab.systems.openclaw.capture.secrets import holds_secret
 
 VERSION = 1
 # Seconds that each operation may take (EX-6).
@@ -31,6 +36,8 @@ UNSUPPORTED = "unsupported"
 # The largest answer in bytes.
 MOST_BYTES = 16_000_000
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,60}", re.ASCII)
+# Ids, reasons, labels, versions and times: without spaces, and short.
+_WORD = re.compile(r"[A-Za-z0-9_.:@/+#=-]{0,100}", re.ASCII)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 REQUIRED = object()
 
@@ -351,3 +358,47 @@ def remedy(failure: str, arm: str) -> str:
     kind = match["kind"] if match else ""
     text = REMEDIES.get(kind, "see the log of the endpoint" if re.fullmatch(r"http_\d{3}", kind) else "")
     return text.format(op=(match and match["op"]) or "recall", arm=arm)
+
+
+def identity_in(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who answers, from the checked result of hello (EX-16): its fields, with defaults resolved."""
+    identity = {name: list(value) if isinstance(value, tuple) else value for name, value in result.items()}
+    if identity["depth"] is None:
+        identity["depth"] = identity["cutoff"]
+    if identity["observes"] is None:
+        identity["observes"] = identity["writes"]
+    if not identity["stateful"]:
+        identity["probes"] = "same"
+    return identity
+
+
+def word(text: str) -> str:
+    """Return a text if it is a word that quotes nothing, else the beginning of its digest."""
+    if _WORD.fullmatch(text) and not holds_secret(text):
+        return text
+    return f"sha256:{sha256_bytes(text.encode('utf-8', 'surrogatepass'))[:16]}"
+
+
+def without_texts(value: Any) -> Any:
+    """Return a JSON value with every string, names included, as by :func:`word`, and no number that is not finite."""
+    if isinstance(value, str):
+        return word(value)
+    if isinstance(value, dict):
+        return {word(name): without_texts(content) for name, content in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_texts(element) for element in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    # Integers beyond 64 bits cannot be written into a receipt.
+    return float(value) if type(value) is int and not -(1 << 63) <= value < 1 << 64 else value
+
+
+def text_if_free(receipt: str | None) -> str | None:
+    """Return a receipt as its system wrote it if it is JSON without texts, else None."""
+    if receipt is None:
+        return None
+    try:
+        value = json.loads(receipt)
+        return receipt if isinstance(value, dict) and without_texts(value) == value else None
+    except (ValueError, RecursionError):
+        return None

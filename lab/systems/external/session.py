@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from lab.embedding.http import NoAnswer, post
 from lab.systems.external.protocol import MOST_BYTES, HostFailed, body_of, request_line, result_of
@@ -220,20 +220,7 @@ class ProcessChannel:
         return (f"signal {-code}" if code < 0 else f"exit {code}") + half
 
 
-class Channel(Protocol):
-    """How requests reach a host."""
-
-    def ask(self, line: bytes, seconds: float, op: str) -> bytes:
-        """Send a request and return the line of the answer. Raises :class:`HostFailed`."""
-        ...
-
-    def close(self, seconds: float) -> None:
-        """End the host."""
-        ...
-
-    def errors(self) -> str:
-        """Return the end of its stderr."""
-        ...
+Channel = EndpointChannel | ProcessChannel
 
 
 class Request(NamedTuple):

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -60,17 +60,9 @@ class HostSettings:
 
     def as_json(self) -> dict[str, object]:
         """Return the keys of the arm's file that make these settings again; time-outs only where they differ."""
-        changed = {op: seconds for op, seconds in self.timeouts.items() if seconds != TIMEOUTS[op]}
-        values: dict[str, object] = {
-            "exec": list(self.command),
-            "url": self.url,
-            "settings": dict(self.settings),
-            "env": list(self.env),
-            "key_env": self.key_env,
-            "embedder": dict(self.embedder),
-            "timeouts": changed,
-            "allow_remote": self.allow_remote,
-        }
+        values: dict[str, Any] = asdict(self)
+        values = {"exec": list(values.pop("command")), **values, "env": list(self.env)}
+        values["timeouts"] = {op: seconds for op, seconds in self.timeouts.items() if seconds != TIMEOUTS[op]}
         return {name: value for name, value in values.items() if value}
 
     def require_present(self, where: str) -> None:

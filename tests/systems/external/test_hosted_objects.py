@@ -17,9 +17,8 @@ from lab.golden.model import Probe
 from lab.replay.loop import Answered, TurnWrites
 from lab.systems.contract import Ask, Detail, Writes
 from lab.systems.external import host
-from lab.systems.external.arm import ExternalArm
+from lab.systems.external.arm import ExternalArm, ExternalSystem
 from lab.systems.external.session import HostIds
-from lab.systems.external.system import ExternalSystem
 from tests.playing import kit_for, played
 from tests.systems.external.hosting import TEXTS, arm_of, reasons, talk
 

@@ -13,11 +13,10 @@ import pytest
 from lab.golden.model import Judgement, Probe
 from lab.runs.notes import sight_notes
 from lab.systems.contract import ArmInfo
-from lab.systems.external.arm import could_see
-from lab.systems.external.protocol import REQUESTS, checked
+from lab.systems.external.arm import ExternalSystem, could_see
+from lab.systems.external.protocol import REQUESTS, checked, identity_in
 from lab.systems.external.session import Request
 from lab.systems.external.settings import HostSettings, read_settings
-from lab.systems.external.system import ExternalSystem, Opening, identity_in
 from lab.systems.kit import Kit
 from tests.playing import played
 from tests.systems.external.hosting import talk
@@ -48,19 +47,17 @@ class Listener:
             return (hello if request.op == "hello" else checked({}, request.op)), 1
 
         session: Any = SimpleNamespace(ask=ask, close=lambda **_: None, channel=channel)
-        opening = Opening(
-            self.name,
-            identity_in(hello),
-            lambda _: session,
-            {},
-            {},
-            6,
-            6,
-            self.folder,
+        arm: Any = SimpleNamespace(
+            name=self.name,
+            identity=identity_in(hello),
+            session=lambda _: session,
+            settings=HostSettings(("python",)),
+            max_items=6,
+            depth=6,
+            folder=self.folder,
             is_recorded=False,
-            has_home=True,
         )
-        return ExternalSystem(opening, kit)
+        return ExternalSystem(arm, kit)
 
 
 def asked_of(folder: Path, *probes: Probe, recall_turns: str = "all", **about: Any) -> list[Mapping[str, Any]]:
