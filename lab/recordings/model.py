@@ -143,7 +143,7 @@ class Chat:
         self.memories: list[Memory] = []
         self.clock = 0
 
-    def say(self, session: str, mark: object, role: str, text: str, time_ms: int, **more: str) -> Turn:
+    def say(self, session: str, mark: object, role: str, text: str, time_ms: int, **more: Any) -> Turn:
         """Append a turn, whose key ends in ``mark``, and return it."""
         self.clock = max(self.clock + 1, time_ms)
         key = f"{self.name}/{session}/{mark}"

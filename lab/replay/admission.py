@@ -25,7 +25,7 @@ from lab.golden.model import Judgement, Probe
 from lab.recordings.model import MUST, NICE, Memory, Recording, Turn
 from lab.replay.loop import Answered, Play, RecallCall, Source, TurnWrites, replay
 from lab.replay.timeline import RecallPoint
-from lab.retrieval.retrievers import Retrieval, StoreRetriever, VectorsOf, make_store
+from lab.retrieval.retrievers import Retrieval, StoreRetriever, make_store
 from lab.retrieval.tokens import words_under
 from lab.systems.contract import Arm, ArmInfo, Claims, Prepares, Proves
 from lab.systems.kit import Tools, Workshop
@@ -33,8 +33,6 @@ from lab.systems.openclaw.capture.secrets import holds_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import numpy as np
 
     from lab.replay.plan import Plan
 
@@ -148,51 +146,26 @@ class Ground:
     seed: int = 0
 
 
-@dataclass(slots=True)
-class _Asked:
-    """How many texts the embedder was queried for."""
+class _Counted:
+    """An embedder or its vectors; ``texts`` counts those queried, not those that the lab itself prepares."""
 
-    texts: int = 0
-
-
-class _CountedVectors:
-    """Vectors that count the texts they are queried for."""
-
-    def __init__(self, vectors: VectorsOf, asked: _Asked) -> None:
-        self._vectors, self._asked = vectors, asked
-
-    @property
-    def dimension(self) -> int:
-        """The length of a vector."""
-        return self._vectors.dimension
-
-    def prepare(
-        self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
-    ) -> int:
-        """Embed what is missing. It does not count: the lab itself prepares texts that a host may never query."""
-        return self._vectors.prepare(texts, announce, role)
-
-    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """Count and return the vectors."""
-        self._asked.texts += len(texts)
-        self._vectors.prepare(texts, None, role)
-        return self._vectors.of(texts, role)
-
-
-class _CountedEmbedder:
-    """An embedder that counts the texts it embeds."""
-
-    def __init__(self, embedder: Embedder, asked: _Asked) -> None:
-        self._embedder, self._asked = embedder, asked
+    def __init__(self, counted: Any) -> None:
+        self._counted, self.texts = counted, 0
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the embedder has."""
-        return getattr(self._embedder, name)
+        """Return what the embedder or its vectors have."""
+        return getattr(self._counted, name)
 
-    def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
+    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> Any:
+        """Count and return the vectors."""
+        self.texts += len(texts)
+        self._counted.prepare(texts, None, role)
+        return self._counted.of(texts, role)
+
+    def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> Any:
         """Count and embed."""
-        self._asked.texts += len(texts)
-        return self._embedder.encode(texts, role)
+        self.texts += len(texts)
+        return self._counted.encode(texts, role)
 
 
 @dataclass(slots=True)
@@ -233,9 +206,8 @@ class Seen:
 
 def play_script(arm: Arm, info: ArmInfo, ground: Ground, *, probes: bool) -> Seen:
     """Replay the script through an arm; ``probes``: each question is also posed outside of the conversation."""
-    asked = _Asked()
-    vectors = _CountedVectors(Vectors(ground.embedder), asked)
-    embedder: Any = _CountedEmbedder(ground.embedder, asked)
+    vectors: Any = _Counted(Vectors(ground.embedder))
+    embedder: Any = _Counted(ground.embedder)
 
     def live(retrieval: Retrieval) -> StoreRetriever:
         words = words_under(retrieval.text, holds_secret)
@@ -258,7 +230,7 @@ def play_script(arm: Arm, info: ArmInfo, ground: Ground, *, probes: bool) -> See
             seen.counters = _counters(call.system)
 
     seen.answers = list(replay(play, [arm], seen.wrote.append, on_recall, [info]))
-    seen.embedded = asked.texts
+    seen.embedded = vectors.texts + embedder.texts
     return seen
 
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -183,12 +183,7 @@ def workers_for(conversations: int, jobs: int, dask: str | None) -> AbstractCont
     """Return the requested workers: those of Dask, else up to ``jobs`` processes, one for each conversation at most."""
     if dask is not None and conversations:
         return _dask(dask, jobs)
-    return _processes(min(jobs, conversations)) if min(jobs, conversations) > 1 else _here()
-
-
-@contextmanager
-def _here() -> Iterator[Workers]:
-    yield Workers(Here(), 1)
+    return _processes(min(jobs, conversations)) if min(jobs, conversations) > 1 else nullcontext(Workers(Here(), 1))
 
 
 @contextmanager

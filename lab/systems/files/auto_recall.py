@@ -12,7 +12,7 @@ from lab.base.utf16 import WHITESPACE, js_length
 from lab.recordings.model import Turn
 from lab.retrieval.faults import SLOW_NS
 from lab.retrieval.stage_timer import StageTimer
-from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall, Status, Step
+from lab.systems.contract import ArmInfo, Ask, Recall, Status, Step
 from lab.systems.files.search import Found, Hit, query_of
 from lab.systems.files.settings import Reader, Settings, host_section, read_settings
 from lab.systems.files.system import (
@@ -22,7 +22,6 @@ from lab.systems.files.system import (
     SLOTS,
     FileMemory,
     Trace,
-    explained,
     harmed,
     items_of,
     receipt_of,
@@ -153,7 +152,6 @@ class AutoRecall(FileMemory):
     def __init__(self, arm: AutoRecallArm, kit: Kit) -> None:
         super().__init__(arm.host, arm.draft_roles, kit)
         self.arm = arm
-        self._trace = Trace()
         self._block = "", ""
 
     def recall(self, ask: Ask) -> Recall:
@@ -204,11 +202,6 @@ class AutoRecall(FileMemory):
     def reads(self, ask: Ask) -> bool:
         """Return whether the prompt is searched with."""
         return not skip_reason(self.arm, ask.text)
-
-    def explain(self, ask: Ask, candidates: None, recall: Recall, relevant: Sequence[str], detail: Detail) -> Explained:
-        """Explain each memory by the chunk that holds it."""
-        injected = [item.id for item in recall.items[: recall.injected]]
-        return explained(self._trace, relevant, injected, f"host {self.arm.host.version}")
 
 
 def skip_reason(arm: AutoRecallArm, prompt: str) -> str:

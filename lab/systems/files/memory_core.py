@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from lab.base.token_estimate import tokens
 from lab.retrieval.stage_timer import StageTimer
-from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall, Step
+from lab.systems.contract import ArmInfo, Ask, Recall, Step
 from lab.systems.files.search import Hit, query_of
 from lab.systems.files.settings import Settings, host_section, read_settings
 from lab.systems.files.system import (
@@ -19,7 +19,6 @@ from lab.systems.files.system import (
     INJECTED,
     FileMemory,
     Trace,
-    explained,
     harmed,
     items_of,
     receipt_of,
@@ -94,7 +93,6 @@ class MemoryCore(FileMemory):
     def __init__(self, arm: MemoryCoreArm, kit: Kit) -> None:
         super().__init__(arm.settings, DRAFT_ROLES, kit)
         self.arm = arm
-        self._trace = Trace()
 
     def recall(self, ask: Ask) -> Recall:
         """Search with the prompt and inject the results as the tool would return them."""
@@ -113,11 +111,6 @@ class MemoryCore(FileMemory):
             "tokens": tokens(context),
         }
         return Recall(items, injected, context, receipt, timer.timings, "degraded" if harmed(ask.faults) else "ok")
-
-    def explain(self, ask: Ask, candidates: None, recall: Recall, relevant: Sequence[str], detail: Detail) -> Explained:
-        """Explain each memory by the chunk that holds it."""
-        injected = [item.id for item in recall.items[: recall.injected]]
-        return explained(self._trace, relevant, injected, f"host {self.arm.settings.version}")
 
 
 def _listed(hits: Sequence[Hit]) -> str:

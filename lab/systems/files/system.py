@@ -14,7 +14,20 @@ from lab.base.files import digest
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.faults import SLOW_NS, Faults
 from lab.retrieval.stage_timer import SEARCH, StageTimer
-from lab.systems.contract import NOTHING, Ask, Explained, Item, MemorySystem, Signals, Standing, Step, Stored, Writes
+from lab.systems.contract import (
+    NOTHING,
+    Ask,
+    Detail,
+    Explained,
+    Item,
+    MemorySystem,
+    Recall,
+    Signals,
+    Standing,
+    Step,
+    Stored,
+    Writes,
+)
 from lab.systems.files.folder import Folder, Written, draft_of, note_of, transcript_of
 from lab.systems.files.index import SNIPPET, FileIndex
 from lab.systems.files.search import Found, Hit, candidates, depth_of, selected
@@ -42,22 +55,6 @@ class Trace(NamedTuple):
     candidates: Sequence[Hit] = ()
     decisions: Mapping[int, str] = {}
     floor: float = 0.0
-
-
-def explained(trace: Trace, relevant: Sequence[str], injected: Sequence[str], about: str) -> Explained:
-    """Explain what happened to the ``relevant`` memories; ``injected`` are the keys of the injected items."""
-    reasons: dict[str, tuple[str, str]] = {}
-    standings: dict[str, Standing] = {}
-    for key in relevant:
-        found = next(
-            ((rank, hit) for rank, hit in enumerate(trace.candidates, 1) if _holds(hit, key)),
-            None,
-        )
-        if found:
-            standings[key] = Standing(None, found[0], found[1].score, found[1].fts_rank, found[1].vec_rank)
-        if key not in injected:
-            reasons[key] = _reason(trace, found[1] if found else None, key)
-    return Explained.of(about, reasons, standings=standings)
 
 
 def _holds(hit: Hit, key: str) -> bool:
@@ -92,6 +89,7 @@ class FileMemory(MemorySystem):
 
     def __init__(self, settings: Settings, draft_roles: Sequence[str], kit: Kit) -> None:
         default = ("memory", "sessions") if kit.captures else ("memory",)
+        self._version, self._trace = settings.version, Trace()
         self._sources = default if settings.sources is None else settings.sources
         self._draft_roles = draft_roles
         self._captures = kit.captures
@@ -146,6 +144,19 @@ class FileMemory(MemorySystem):
     def reads(self, ask: Ask) -> bool:
         """Return whether a query brings the index up to date."""
         return True
+
+    def explain(self, ask: Ask, candidates: None, recall: Recall, relevant: Sequence[str], detail: Detail) -> Explained:
+        """Explain each memory by the chunk that holds it."""
+        injected = [item.id for item in recall.items[: recall.injected]]
+        reasons: dict[str, tuple[str, str]] = {}
+        standings: dict[str, Standing] = {}
+        for key in relevant:
+            found = next(((rank, hit) for rank, hit in enumerate(self._trace.candidates, 1) if _holds(hit, key)), None)
+            if found:
+                standings[key] = Standing(None, found[0], found[1].score, found[1].fts_rank, found[1].vec_rank)
+            if key not in injected:
+                reasons[key] = _reason(self._trace, found[1] if found else None, key)
+        return Explained.of(f"host {self._version}", reasons, standings=standings)
 
     def rehearse(self, steps: Iterable[Step]) -> Iterator[str]:
         """Yield the chunks that recalls would embed. Blocks that recalls would inject are not in the transcripts."""

@@ -71,7 +71,11 @@ def section_values(name: str, section: Section, raw: object, profile: str) -> di
             values[key] = _value_of(entry, given.get(key), profile)
     if "enabled" in values and (raw is False or switched_on):
         values["enabled"] = switched_on
-    return present(_RELATED.get(name, _unchanged)(values, profile))
+    if name == "scopePolicy":
+        values = _scopes_in_bounds(values, profile)
+    elif name == "embedding":
+        values["headChars"] = min(values["headChars"], values["maxChars"])
+    return present(values)
 
 
 def _value_of(knob: Knob, raw: object, profile: str) -> Any:
@@ -130,17 +134,6 @@ def _scopes_in_bounds(values: dict[str, Any], profile: str) -> dict[str, Any]:
     if profile != SEED:
         fallbacks.pop(default, None)
     return values | {"defaultScope": default, "fallbackScopes": list(fallbacks)[:MOST_FALLBACKS]}
-
-
-def _head_in_bounds(values: dict[str, Any], profile: str) -> dict[str, Any]:
-    return values | {"headChars": min(values["headChars"], values["maxChars"])}
-
-
-def _unchanged(values: dict[str, Any], profile: str) -> dict[str, Any]:
-    return values
-
-
-_RELATED = {"scopePolicy": _scopes_in_bounds, "embedding": _head_in_bounds}
 
 
 def strings_of(raw: object) -> list[str]:
