@@ -161,6 +161,11 @@ class Chat:
         return Recording(self.name, tuple(self.turns), memories, language=language, notes=tuple(notes))
 
 
+def folded(text: str) -> str:
+    """Return a text as it is compared with others: in one case, with single spaces."""
+    return " ".join(text.casefold().split())
+
+
 def date_ms(text: Any, form: str, wrong: str) -> int:
     """Return a date of a form of ``strptime``, read as UTC; raise :class:`UnusableInput` with ``wrong`` for another."""
     try:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.base.columns import booleans, lists, numbers, strings
 from lab.base.token_estimate import tokens
 from lab.base.utf16 import js_length
-from lab.recordings.model import GLOBAL, MUST, Recording
+from lab.recordings.model import GLOBAL, MUST, Recording, folded
 from lab.replay.loop import Answered
 from lab.replay.writes import Aligned
 from lab.runs.tables import ITEMS, READINGS, SAFETY
@@ -69,7 +69,7 @@ class SafetyChecks:
         self._known = {memory.key: memory for memory in recording.memories}
         texts: dict[str, str] = {}
         self._folded = {
-            memory.key: texts.setdefault(folded := _folded(memory.text), folded) for memory in recording.memories
+            memory.key: texts.setdefault(plain := folded(memory.text), plain) for memory in recording.memories
         }
         # Escaped texts of memories with markup; not escaped by the engine's code, which is what is checked.
         self._escaped = {
@@ -95,7 +95,7 @@ class SafetyChecks:
         known = self._known if fed else {}
         injected = recall.items[: recall.injected]
         keys = [item.id for item in injected]
-        texts = [self._folded[item.id] if item.id in known else _folded(item.text) for item in injected]
+        texts = [self._folded[item.id] if item.id in known else folded(item.text) for item in injected]
         superseded = [rank for rank, key in enumerate(keys) if self.superseded(key, seq)]
         return Checked(
             sum(key in known and not known[key].is_visible_at(seq) for key in (*keys, *recall.pinned)),
@@ -144,10 +144,6 @@ def marks_of(
     said = ((MISLEADING, key in misleading), (RELEVANT, key in relevant))
     strange = home is not None and own not in (None, home, GLOBAL)
     return (*(mark for mark, holds in said if holds), *([ANOTHER_SCOPE] if strange else []), *safety)
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _escaped(text: str) -> str:

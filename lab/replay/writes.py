@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lab.base.columns import booleans, lists, numbers, strings
 from lab.golden.model import GoldenSet
-from lab.recordings.model import Recording
+from lab.recordings.model import Recording, folded
 from lab.replay.loop import TurnWrites
 from lab.systems.contract import Stored
 from lab.systems.openclaw.capture.secrets import looks_secret
@@ -138,7 +138,7 @@ class Expected:
         secrets = [memory.text for memory in recording.memories if judged.get(memory.key) == -1]
         probes = golden.of(recording.conversation)
         gold = frozenset(judgement.memory for probe in probes for judgement in probe.relevant)
-        return cls(judged, tuple(_folded(text) for text in secrets), gold)
+        return cls(judged, tuple(folded(text) for text in secrets), gold)
 
     def keep(self, match: Alignment | None) -> int | None:
         """Return the judgement of the candidate that an item is aligned to; None if it is unjudged.
@@ -149,9 +149,9 @@ class Expected:
 
     def leaks(self, text: str) -> bool:
         """Return whether a text has the form of a secret, or shares enough with one never to be stored (E-83)."""
-        folded = _folded(text)
+        plain = folded(text)
         return looks_secret(text) or any(
-            secret in folded or (len(folded) >= SECRET_CHARS and folded in secret) for secret in self.secrets
+            secret in plain or (len(plain) >= SECRET_CHARS and plain in secret) for secret in self.secrets
         )
 
 
@@ -233,9 +233,5 @@ def _lines(wrote: Sequence[TurnWrites], aligned: Aligned, expected: Expected) ->
 
 def is_echo(text: str, context: str) -> bool:
     """Return whether an injected block contains a text of :data:`ECHO_CHARS` or more, ignoring case and spaces."""
-    folded = _folded(text)
-    return len(folded) >= ECHO_CHARS and folded in _folded(context)
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())
+    plain = folded(text)
+    return len(plain) >= ECHO_CHARS and plain in folded(context)

@@ -129,6 +129,13 @@ class StoreRetriever:
             self._gone.add(row.id)
         self.store.refresh()
 
+    def vector(self, text: str) -> np.ndarray:
+        """Return the vector of a text as a document, which need not have been prepared."""
+        embedded = embedded_text(text, self._limits)
+        self.vectors.prepare([embedded])
+        vector: np.ndarray = self.vectors.of([embedded])[0]
+        return vector
+
     def known(self, identity: str) -> Row | None:
         """Return the row of an id, forgotten or not; None if there never was one."""
         return self._by_id.get(identity)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lab.base.utf16 import js_slice
 from lab.recordings.model import Turn
 from lab.retrieval.contract import Filter, Query, Row
-from lab.retrieval.retrievers import StoreRetriever, embedded_text
+from lab.retrieval.retrievers import StoreRetriever
 from lab.systems.contract import NOTHING, Stored, Writes
 from lab.systems.kit import Kit
 from lab.systems.openclaw.capture.candidates import (
@@ -111,7 +111,7 @@ class TurnCapture:
         rules = RULES[self._config.profile]
         store = _Stored(self._table, self._listing)
         return self._stored(
-            capture(self._messages, self._config, rules, store, now_ms=turn.time_ms, embed=self._vector), turn
+            capture(self._messages, self._config, rules, store, now_ms=turn.time_ms, embed=self._table.vector), turn
         )
 
     def _stored(self, captured: Captured, turn: Turn) -> Writes:
@@ -132,12 +132,6 @@ class TurnCapture:
             self._listing.add([row])
             created.append(Stored(key, item.text, (item.source,)))
         return Writes(tuple(created), receipt=captured.receipt or {}, log=tuple(line for _, line in captured.log))
-
-    def _vector(self, text: str) -> np.ndarray:
-        embedded = embedded_text(text, self._config.embedding)
-        self._table.vectors.prepare([embedded])
-        vector: np.ndarray = self._table.vectors.of([embedded])[0]
-        return vector
 
 
 class _Stored:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lab.recordings.model import Memory
-from lab.retrieval.clamp import Clamp
 from lab.retrieval.contract import Filter, Query, Row, cosine_of
-from lab.retrieval.retrievers import StoreRetriever, embedded_text
+from lab.retrieval.retrievers import StoreRetriever
 from lab.systems.rsclaw.config import Settings
 from lab.systems.rsclaw.document import (
     Defaults,
@@ -21,9 +20,6 @@ from lab.systems.rsclaw.document import (
     put_defaults,
     tier_after,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
 
 # The cosine from which a text is taken for one that is stored, and how many neighbours of any kind are compared.
 SAME_COSINE, NEIGHBOURS = 0.92, 10
@@ -166,20 +162,12 @@ class Documents:
 
     def _similar(self, draft: Draft) -> Document | None:
         store = self.search.store
-        hits = store.view(Query("", [], vector_of(self.search, draft.text))).search(Filter(draft.scope), NEIGHBOURS).vec
+        hits = store.view(Query("", [], self.search.vector(draft.text))).search(Filter(draft.scope), NEIGHBOURS).vec
         for hit in hits:
             document = self.by_id.get(store.rows[hit.row].id)
             if document is not None and document.kind == draft.kind and cosine_of(hit.distance) >= SAME_COSINE:
                 return document
         return None
-
-
-def vector_of(search: StoreRetriever, text: str) -> np.ndarray:
-    """Return the vector of a text as a document, float32 ``[dimension]``."""
-    embedded = embedded_text(text, Clamp())
-    search.vectors.prepare([embedded])
-    vector: np.ndarray = search.vectors.of([embedded])[0]
-    return vector
 
 
 def _row(document: Document, created_ms: int) -> Row:

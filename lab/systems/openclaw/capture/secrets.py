@@ -39,11 +39,6 @@ def looks_secret(text: str) -> bool:
     return any(pattern.search(text) for pattern in _FAMILIES)
 
 
-def families() -> tuple[re.Pattern[str], ...]:
-    """Return the patterns of the families."""
-    return _FAMILIES
-
-
 def is_tagged_private(text: str) -> bool:
     """Return whether the author tagged a text as ``[SECRET]``, ``[PRIVATE]``, ``[NOEXPORT]`` or ``[NOMEM]``."""
     return _PRIVATE_TAG.search(text) is not None
@@ -327,7 +322,7 @@ def _found(text: str) -> Iterator[Found]:
 
 
 def _in(text: str) -> Iterator[Found]:
-    yield from (match.span() for pattern in families() for match in pattern.finditer(text))
+    yield from (match.span() for pattern in _FAMILIES for match in pattern.finditer(text))
     for pattern in (_PROVIDERS, _KEY_BLOCK, *_IN_ADDRESS, _FLAG, _BASIC):
         yield from (match.span() for match in pattern.finditer(text))
     yield from (match.span() for match in _ASSIGNED.finditer(text) if _is_assigned(match))
