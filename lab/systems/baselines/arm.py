@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from lab.base.draw import draw
 from lab.base.token_estimate import tokens
-from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
+from lab.recordings.model import TIER_OF
 from lab.retrieval.contract import Candidate, Filter, Lanes, Row, cosine_of
 from lab.retrieval.fusion import fuse
 from lab.retrieval.retrievers import QueryContext, Retrieval
@@ -32,7 +32,6 @@ from lab.systems.spec import LIVE, ArmSpec
 
 # Minimum search depth of each lane.
 LANE_DEPTH = 50
-_TIER = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
 
 class Question(NamedTuple):
@@ -169,7 +168,8 @@ class BaselineSystem(MemorySystem):
         if searched and arm.config.silence.applies(lanes):
             ranked, rejected = [], [SILENT]
         elif floor := arm.config.phases.min_relevance * searched:
-            ranked = [pair for pair in ranked if _is_relevant(pair[1], floor)]
+            # As in the engine, a hit of the text lane is relevant.
+            ranked = [(row, hit) for row, hit in ranked if hit.fts_rank is not None or cosine_of(hit.distance) >= floor]
 
         answer = rerank(ask.text, [row.text for row, _ in ranked], arm.config.rerank, arm=arm.name, answers=arm.answers)
         if answer.sent:
@@ -225,12 +225,7 @@ def _reranked(receipt: Mapping[str, Any]) -> str:
 
 def picked(ranked: Sequence[tuple[Row, Candidate]]) -> list[Picked]:
     """Return a ranking as the picks of a selection, each with the tier of its label."""
-    return [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in ranked]
-
-
-def _is_relevant(candidate: Candidate, floor: float) -> bool:
-    """Whether a hit is a text match or has a cosine of at least ``floor``, as in the engine."""
-    return candidate.fts_rank is not None or cosine_of(candidate.distance) >= floor
+    return [Picked(candidate, TIER_OF[row.importance_label], "ranked") for row, candidate in ranked]
 
 
 def by_score(rows: Sequence[tuple[float, Row]], depth: int) -> Ranking:
