@@ -112,6 +112,25 @@ class Prompts(NamedTuple):
         )
 
 
+class VectorsOf(Protocol):
+    """Vectors of texts in a role. Prepare texts in bulk, then read them one by one."""
+
+    @property
+    def dimension(self) -> int:
+        """The length of a vector."""
+        ...
+
+    def prepare(
+        self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
+    ) -> int:
+        """Embed what is missing and return how many texts that was. ``announce`` receives progress messages."""
+        ...
+
+    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
+        """Return the vectors, float32 ``[len(texts), dimension]``. All texts must have been prepared."""
+        ...
+
+
 class Embedder(Protocol):
     """The interface of an embedder."""
 

@@ -13,14 +13,15 @@ import re
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from lab.base.errors import LabError, UnusableInput
+from lab.embedding.embedder import VectorsOf
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,23 +36,6 @@ _FAULTS = {
     "embedder_down": (503, "the provider is down"),
     "input_too_long": (400, "this model's maximum context length is exceeded; please reduce your input"),
 }
-
-
-class Source(Protocol):
-    """The vectors that are served: :class:`lab.embedding.vectors.Vectors` and everything of its kind."""
-
-    @property
-    def dimension(self) -> int:
-        """The length of a vector."""
-        ...
-
-    def prepare(self, texts: Sequence[str]) -> int:
-        """Embed what is missing."""
-        ...
-
-    def of(self, texts: Sequence[str]) -> np.ndarray:
-        """Return float32 ``[len(texts), dimension]``."""
-        ...
 
 
 class Answer(NamedTuple):
@@ -74,7 +58,7 @@ class EmbeddingServer:
     client made of it is no measurement.
     """
 
-    def __init__(self, source: Source, model: str, dimension: int | None = None) -> None:
+    def __init__(self, source: VectorsOf, model: str, dimension: int | None = None) -> None:
         self.model, self.dimension = model, dimension or source.dimension
         _require_room(self.dimension, source.dimension)
         self.requests = self.texts = 0

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import CannotWrite, UnusableInput
-from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, roles_of
+from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, VectorsOf, roles_of
 from lab.embedding.endpoint import TextRefused
 from lab.embedding.vectors import AGREE, StoredVectors, Vectors
 from lab.recordings.model import Recording
@@ -24,7 +24,7 @@ from lab.replay.loop import Play, ask_of
 from lab.replay.plan import Plan
 from lab.replay.timeline import timeline
 from lab.retrieval.clamp import Clamp
-from lab.retrieval.retrievers import Retrieval, StoreRetriever, VectorsOf, embedded_text, make_store
+from lab.retrieval.retrievers import Retrieval, StoreRetriever, embedded_text, make_store
 from lab.retrieval.tokens import TextSettings, Words, words_under
 from lab.systems.contract import Arm, ArmInfo, Prepares, Rehearses, Rephrases, Step
 from lab.systems.kit import Kit, Search, Tools, Workshop

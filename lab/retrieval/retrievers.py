@@ -5,13 +5,13 @@ Systems see the candidates of one query: a view of the store, and its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import choices
-from lab.embedding.embedder import DOCUMENT, QUERY, Role
+from lab.embedding.embedder import DOCUMENT, QUERY, VectorsOf
 from lab.embedding.vectors import StoredVectors
 from lab.retrieval.clamp import Clamp, clamp
 from lab.retrieval.contract import Filter, Query, Row, Store, View
@@ -56,25 +56,6 @@ class QueryContext:
 
 
 STORES = ("exact", "lancedb")
-
-
-class VectorsOf(Protocol):
-    """Vectors of texts in a role. Prepare texts in bulk, then read them one by one."""
-
-    @property
-    def dimension(self) -> int:
-        """The length of a vector."""
-        ...
-
-    def prepare(
-        self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
-    ) -> int:
-        """Embed what is missing and return how many texts that was. ``announce`` receives progress messages."""
-        ...
-
-    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """Return the vectors, float32 ``[len(texts), dimension]``. All texts must have been prepared."""
-        ...
 
 
 class StoreRetriever:

@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from lab.embedding.embedder import Embedder
+from lab.embedding.embedder import Embedder, VectorsOf
 from lab.recordings.model import Memory
 from lab.retrieval.contract import Row
 from lab.retrieval.faults import NO_FAULTS, Faults
-from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever, VectorsOf
+from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever
 from lab.systems.openclaw.memory import row_of
 
 

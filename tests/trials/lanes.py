@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.compare.statistics import Estimate, clustered
+from lab.embedding.embedder import VectorsOf
 from lab.recordings.model import Recording
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
-from lab.retrieval.retrievers import VectorsOf
 from lab.runs.request import ReplayRequest
 
 ARMS = ("bm25", "vector", "hybrid")

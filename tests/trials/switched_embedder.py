@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from lab.base.draw import draw
-from lab.embedding.embedder import DOCUMENT, QUERY, Role
-from lab.retrieval.retrievers import VectorsOf
+from lab.embedding.embedder import DOCUMENT, QUERY, Role, VectorsOf
 from tests.trials.lanes import SETS, Hit, Loaded, difference, mean_of, pooled, shown, table
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)

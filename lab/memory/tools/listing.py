@@ -20,7 +20,6 @@ from lab.retrieval.contract import Row
 from lab.systems.openclaw.js import js_json
 from lab.systems.openclaw.table.admin import (
     JSON,
-    Fields,
     admin_category,
     admin_limit,
     admin_scope,
@@ -94,7 +93,7 @@ def memory_stats(context: ToolContext, *, scope: object = None, category: object
     return ToolResult(f"Memory stats ready (count={len(rows)}).", {"stats": statistics, "receipt": receipt})
 
 
-def statistics_of(rows: Sequence[Fields], now_ms: float) -> dict[str, Any]:
+def statistics_of(rows: Sequence[Row], now_ms: float) -> dict[str, Any]:
     """Return the statistics of rows.
 
     A row without a time, or with one that is not positive, is left out of the youngest and the oldest, and counts with

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.errors import CannotMeasure
-from lab.embedding.embedder import DOCUMENT, QUERY, Role
+from lab.embedding.embedder import DOCUMENT, QUERY, Role, VectorsOf
 from lab.measures.latency import TOTAL
 from lab.recordings.model import Memory
 from lab.replay.candidates import rows_of
@@ -36,7 +36,6 @@ from lab.retrieval.retrievers import (
     QueryContext,
     Retrieval,
     StoreRetriever,
-    VectorsOf,
     embedded_text,
     make_store,
     row_vectors,

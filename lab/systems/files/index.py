@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lab.base.sqlite import transaction
-from lab.embedding.embedder import QUERY
+from lab.embedding.embedder import QUERY, VectorsOf
 from lab.retrieval.clamp import Clamp
-from lab.retrieval.retrievers import VectorsOf, embedded_text
+from lab.retrieval.retrievers import embedded_text
 from lab.retrieval.tokens import ENGLISH, storable
 from lab.systems.contract import Ask
 from lab.systems.files.folder import CURATED, Chunk, Chunker, Entry, Folder

@@ -6,12 +6,9 @@ The rules of the public plugin and those that the seeds require (E-71 to E-79) s
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from lab.base.utf16 import js_slice
 from lab.recordings.model import Turn
-from lab.retrieval.contract import Filter, Query, Row
 from lab.retrieval.retrievers import StoreRetriever
 from lab.systems.contract import NOTHING, Stored, Writes
 from lab.systems.kit import Kit
@@ -24,15 +21,11 @@ from lab.systems.openclaw.capture.candidates import (
     strip_injected,
     tagged_spans,
 )
-from lab.systems.openclaw.capture.pipeline import Captured, Message, Rules, capture
+from lab.systems.openclaw.capture.pipeline import Captured, CaptureStore, Message, Rules, capture
 from lab.systems.openclaw.capture.secrets import holds_secret, looks_secret
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.memory import Listing, Near, label_of_score, normal_row
+from lab.systems.openclaw.memory import Listing, label_of_score, normal_row
 from lab.systems.openclaw.near_duplicate import is_near_duplicate, is_near_duplicate_cjk
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 _CLOSING = "</relevant-memories>"
 _LAST_END = re.compile(r".*(?:\n|[.!?](?=\s)|[。！？])", re.DOTALL)
@@ -109,7 +102,7 @@ class TurnCapture:
             return NOTHING
         self._waiting = False
         rules = RULES[self._config.profile]
-        store = _Stored(self._table, self._listing)
+        store = CaptureStore(self._table, self._listing)
         return self._stored(
             capture(self._messages, self._config, rules, store, now_ms=turn.time_ms, embed=self._table.vector), turn
         )
@@ -132,20 +125,3 @@ class TurnCapture:
             self._listing.add([row])
             created.append(Stored(key, item.text, (item.source,)))
         return Writes(tuple(created), receipt=captured.receipt or {}, log=tuple(line for _, line in captured.log))
-
-
-class _Stored:
-    """The rows of a table and its listing, as capture reads them."""
-
-    def __init__(self, table: StoreRetriever, listing: Listing) -> None:
-        self._table, self._listing = table, listing
-
-    def nearest(self, vector: np.ndarray, limit: int, scope: str | None = None) -> Sequence[Near]:
-        """Return the rows of a scope nearest to a vector."""
-        store = self._table.store
-        hits = store.view(Query("", [], vector)).search(Filter(scope), limit).vec
-        return [Near(store.rows[hit.row], hit.distance) for hit in hits]
-
-    def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> Sequence[Row]:
-        """Return the newest rows of a scope and category."""
-        return self._listing.recent(scope, categories, limit)

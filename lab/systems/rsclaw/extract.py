@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json_lines
@@ -22,18 +23,8 @@ MOST_ITEMS, MOST_LESSONS = 6, 2
 SHORTEST, LONGEST = 4, 4000
 # A tool that gives the same result so often in one turn of the agent makes a failure.
 REPEATED = 3
-
-
-class HasText(Protocol):
-    """Something with a text."""
-
-    @property
-    def text(self) -> str:
-        """The text."""
-        ...
-
-
-WithText = TypeVar("WithText", bound=HasText)
+T = TypeVar("T")
+_text_of = attrgetter("text")
 
 
 class Candidate(NamedTuple):
@@ -145,11 +136,11 @@ def kept(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
     return distinct(sure)[:most]
 
 
-def distinct(items: Iterable[WithText]) -> list[WithText]:
-    """Return the items with different texts, the first of each."""
-    by_text: dict[str, WithText] = {}
+def distinct(items: Iterable[T]) -> list[T]:
+    """Return the items, which have a ``text`` each, with different texts, the first of each."""
+    by_text: dict[str, T] = {}
     for item in items:
-        by_text.setdefault(normalised(item.text), item)
+        by_text.setdefault(normalised(_text_of(item)), item)
     return list(by_text.values())
 
 

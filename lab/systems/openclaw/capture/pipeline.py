@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.utf16 import js_length, js_slice
+from lab.retrieval.contract import Filter, Query, Row
 from lab.systems.openclaw.capture.candidates import (
     IMPORTANCE,
     Span,
@@ -23,14 +24,14 @@ from lab.systems.openclaw.capture.candidates import (
 )
 from lab.systems.openclaw.config.settings import AutoCapture, EngineConfig, ReceiptSettings
 from lab.systems.openclaw.js import Json, whole_count
-from lab.systems.openclaw.memory import Near, is_within_dedupe_window
+from lab.systems.openclaw.memory import Listing, Near, is_within_dedupe_window
 from lab.systems.openclaw.recall.receipt import NAME, marker
 from lab.systems.openclaw.recall.scope import normalise as normalise_scope
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from lab.retrieval.contract import Row
+    from lab.retrieval.retrievers import StoreRetriever
 
 
 SCHEMA = "openclaw-mem-engine.autoCapture.receipt.v1"
@@ -160,16 +161,21 @@ TODO = "todo"
 MAX_TODOS = 64
 
 
-class CaptureStore(Protocol):
-    """What capture reads of the store."""
+class CaptureStore:
+    """The rows of a table and its listing, as capture reads them."""
+
+    def __init__(self, table: StoreRetriever, listing: Listing) -> None:
+        self._table, self._listing = table, listing
 
     def nearest(self, vector: np.ndarray, limit: int, scope: str | None = None) -> Sequence[Near]:
         """Return the rows of a scope nearest to a vector."""
-        ...
+        store = self._table.store
+        hits = store.view(Query("", [], vector)).search(Filter(scope), limit).vec
+        return [Near(store.rows[hit.row], hit.distance) for hit in hits]
 
     def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> Sequence[Row]:
         """Return the newest rows of a scope and category."""
-        ...
+        return self._listing.recent(scope, categories, limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, LabError
 from lab.base.utf16 import WHITESPACE, js_length, js_slice
-from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, role_key
+from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, VectorsOf, role_key
 from lab.recordings.model import GLOBAL
-from lab.retrieval.retrievers import VectorsOf
 from lab.systems.kit import Workshop
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.globs import plan_ingest

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import GLOBAL
@@ -24,38 +24,6 @@ DEDUPE_NONE, DEDUPE_ID, DEDUPE_ID_TEXT = "none", "id", "id_text"
 _DAY_MS = 86_400_000
 # The Gregorian calendar repeats after 400 years; Python's years end at 9999, those of JavaScript much later.
 _CYCLE_MS, _LAST_MS = 146_097 * _DAY_MS, 8_640_000_000_000_000
-
-
-class Fields(Protocol):
-    """What the filters, the orders and the statistics read of a row."""
-
-    @property
-    def id(self) -> str:
-        """The id of the row."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """The stored text."""
-        ...
-
-    @property
-    def created_at(self) -> float:
-        """The time in epoch milliseconds; not positive if it is not known."""
-        ...
-
-    @property
-    def category(self) -> str:
-        """One of :data:`~lab.systems.openclaw.memory.CATEGORIES`."""
-        ...
-
-    @property
-    def scope(self) -> str:
-        """The scope; blank for ``global``."""
-        ...
-
-
-_Row = TypeVar("_Row", bound=Fields)
 
 
 def admin_limit(raw: object, default: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> int:
@@ -122,7 +90,7 @@ def iso_time(milliseconds: float) -> str:
     return f"{shown}-{time:%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}Z"
 
 
-def filtered(rows: Iterable[_Row], scope: str | None, category: str | None) -> list[_Row]:
+def filtered(rows: Iterable[Row], scope: str | None, category: str | None) -> list[Row]:
     """Return the rows of a scope and a category (None: any). A row without a scope is in ``global``."""
     return [
         row
@@ -132,12 +100,12 @@ def filtered(rows: Iterable[_Row], scope: str | None, category: str | None) -> l
     ]
 
 
-def newest_first(rows: Iterable[_Row]) -> list[_Row]:
+def newest_first(rows: Iterable[Row]) -> list[Row]:
     """Return rows newest first, then by id."""
     return sorted(rows, key=lambda row: (-row.created_at, id_order(row.id)))
 
 
-def oldest_first(rows: Iterable[_Row]) -> list[_Row]:
+def oldest_first(rows: Iterable[Row]) -> list[Row]:
     """Return rows oldest first, then by id."""
     return sorted(rows, key=lambda row: (row.created_at, id_order(row.id)))
 
