@@ -107,16 +107,12 @@ class LanceStore:
             folder = Path(self._temporary.name)
         self._schema = schema(dimension)
         self._number: dict[str, int] = {}
-        self._waiting = 0
+        # The changes since the table was compacted.
+        self.waiting = 0
         lancedb = import_lancedb()
         with quiet_lance():
             database = lancedb.connect(str(folder))
             self.table = database.open_table(TABLE) if reopen else database.create_table(TABLE, schema=self._schema)
-
-    @property
-    def waiting(self) -> int:
-        """The number of changes since the table was last compacted."""
-        return self._waiting
 
     def know(self, rows: Sequence[Row]) -> None:
         """Register rows that the table already contains, in the order in which they were added."""
@@ -148,17 +144,17 @@ class LanceStore:
         whole = pa.table(columns, schema=self._schema)
         for start in range(0, len(rows), WRITTEN):
             self.table.add(whole.slice(start, WRITTEN))
-        self._waiting += len(rows)
+        self.waiting += len(rows)
         self.refresh()
 
     def refresh(self) -> None:
         """Compact if ``compact_every`` changes are pending."""
-        if self.compact_every is not None and self._waiting >= self.compact_every:
+        if self.compact_every is not None and self.waiting >= self.compact_every:
             self.compact()
 
     def compact(self) -> None:
         """Merge fragments and update the indexes; build them the first time."""
-        if not self._waiting:
+        if not self.waiting:
             return
         with quiet_lance():
             indexed = {column for index in self.table.list_indices() for column in index.columns}
@@ -177,13 +173,13 @@ class LanceStore:
 
                 cells = IvfFlat(distance_type="l2", num_partitions=isqrt(len(self._number)))
                 self.table.create_index("vector", config=cells)
-        self._waiting = 0
+        self.waiting = 0
 
     def remove(self, identity: str) -> None:
         """Delete the row of an id. Its number is not reused; its words count until the table is compacted."""
         self.table.delete(f"id = {quoted(identity)}")
         self._number.pop(identity, None)
-        self._waiting += 1
+        self.waiting += 1
 
     def expect(self, vectors: np.ndarray) -> None:
         """Do nothing: a live table is searched query by query."""

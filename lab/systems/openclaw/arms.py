@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -192,7 +192,7 @@ def make(spec: ArmSpec) -> PolicyArm | FlowArm:
 
 
 @dataclass(frozen=True, slots=True)
-class _EngineArm(Configured, ABC):
+class _EngineArm(Configured):
     """The engine under a configuration. ``embedder`` is the model that the configuration names, if any.
 
     ``missing`` are the configuration keys that the lab does not support.
@@ -200,6 +200,8 @@ class _EngineArm(Configured, ABC):
 
     embedder: str | None = None
     missing: tuple[str, ...] = ()
+    # Whether earlier turns change later answers, as in the full flow.
+    stateful: ClassVar[bool] = False
 
     def describe(self) -> ArmInfo:
         """Return name and configuration."""
@@ -234,12 +236,7 @@ class _EngineArm(Configured, ABC):
     @property
     def documented(self) -> bool:
         """Whether documents are consulted."""
-        return False
-
-    @property
-    def stateful(self) -> bool:
-        """Whether earlier turns change later answers, as in the full flow."""
-        return False
+        return self.stateful and self.config.docs.enabled
 
     @property
     def derives(self) -> bool:
@@ -247,9 +244,9 @@ class _EngineArm(Configured, ABC):
         return False
 
     @property
-    @abstractmethod
     def policy(self) -> str:
         """The selection policy."""
+        return self.config.auto_recall.selection_mode if self.stateful else self.system
 
     def group_key(self) -> Hashable | None:
         """Return what the arms of one batch share (:mod:`lab.systems.openclaw.many`)."""
@@ -269,25 +266,12 @@ class PolicyArm(_EngineArm, Widening):
         """Open the system, which has no state."""
         return PolicySystem(self, kit)
 
-    @property
-    def policy(self) -> str:
-        """The selection policy."""
-        return self.system
-
 
 @dataclass(frozen=True, slots=True)
 class FlowArm(_EngineArm, Budgeted):
     """The full flow of a profile."""
 
-    @property
-    def documented(self) -> bool:
-        """Whether documents are consulted."""
-        return self.config.docs.enabled
-
-    @property
-    def stateful(self) -> bool:
-        """Whether earlier turns change later answers."""
-        return True
+    stateful: ClassVar[bool] = True
 
     @property
     def derives(self) -> bool:
@@ -315,11 +299,6 @@ class FlowArm(_EngineArm, Budgeted):
     def open(self, kit: Kit) -> FlowSystem:
         """Open a fresh engine."""
         return FlowSystem(self, kit)
-
-    @property
-    def policy(self) -> str:
-        """The selection policy."""
-        return self.config.auto_recall.selection_mode
 
 
 class _Engine(MemorySystem):
