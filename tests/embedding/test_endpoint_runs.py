@@ -20,6 +20,7 @@ from lab.replay.run import run_replay
 from lab.runs.directory import open_run
 from lab.runs.request import ReplayRequest
 from lab.view.recorded import Recorded
+from tests.commands import run_here
 from tests.embedding.conftest import PROJECT, Endpoint
 
 pytestmark = pytest.mark.slow
@@ -142,18 +143,18 @@ def test_replay_with_an_endpoint_stores_no_key(endpoint: Endpoint, recording: Pa
         ({"status": 500}, 0, ""),
     ):
         endpoint.fail(fault)
-        ended = _run(*replay, str(run), *named, LAB_EMBEDDER_KEY=SECRET)
+        ended = run_here(*replay, str(run), *named, LAB_EMBEDDER_KEY=SECRET)
         outputs.append(ended.stdout + ended.stderr)
         assert ended.returncode == code, ended.stderr
         assert said in ended.stderr
         assert code == 0 or ended.stderr.splitlines()[-1].startswith("error: openai:")
     assert set(endpoint.state()["keys"]) == {f"Bearer {SECRET}"}
-    ended = _run(*replay, str(direct))
+    ended = run_here(*replay, str(direct))
     assert ended.returncode == 0, ended.stderr
     (own,), (other,) = ([*one.glob("receipts/*.parquet")] for one in (run, direct))
     assert own.read_bytes() == other.read_bytes()
     # Without a key, all vectors come from the cache.
-    again = _run(*replay, str(tmp_path / "again"), *named)
+    again = run_here(*replay, str(tmp_path / "again"), *named)
     assert (again.returncode, endpoint.state()["requests"]) == (0, 0)
     assert (tmp_path / "again" / "receipts" / own.name).read_bytes() == own.read_bytes()
     assert _files_with(SECRET, tmp_path) == []
