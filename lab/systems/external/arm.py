@@ -248,7 +248,7 @@ def _texts(value: Any) -> list[str]:
 
 # The last number of a key, and what follows it.
 _NUMBER = re.compile(r"(\d+)(\D*)$", re.ASCII)
-# What a host is told of a memory and of a turn.
+# What a host is given of a memory and of a turn.
 _MEMORY = ("key", "text", "index_text", "created_at", "category", "label", "scope", "trust", "hard_rule")
 _TURN = ("key", "seq", "session", "role", "text", "speaker", "scope", "time_ms")
 
