@@ -63,7 +63,7 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     assert said.count("cannot show any difference") == 1
     # Nothing was switched, so nothing is to be kept open or rolled back.
     assert "Keep the window open" not in said
-    assert "oll back" not in said
+    assert "roll back" not in said.lower()
     assert "No turn is judged" in (out / "run-2026-11-23" / "report.md").read_text("utf-8")
     assert done.stderr.count("its own 3 memories are ignored") == 1
     audit = "reports/init/live/audit.json"

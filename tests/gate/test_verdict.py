@@ -255,7 +255,7 @@ def test_slice_that_is_mistyped_is_refused_before_scoring(
     monkeypatch.setattr("lab.gate.measures.score_run", None)
     for of, mistyped, said in (
         ("type", f"{value}s", f"values: no probe has '{value}s'; did you mean '{value}'? probes have: "),
-        ("tipe", value, "of: no probe has 'tipe'; did you mean 'type'? probes have: "),
+        ("typo", value, "of: no probe has 'typo'; did you mean 'type'? probes have: "),
     ):
         with pytest.raises(UnusableInput) as refused:
             judge(policy_of(rule.format(of, mistyped)), run)
