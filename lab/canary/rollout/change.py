@@ -141,7 +141,8 @@ def slot_change(config: Path, slot: str) -> Change:
         raise UnusableInput(
             f"{config}: the host would not load {slot}: {target.refused}; name another plugin, or enable it"
         )
-    if target.known is None and slot not in (offered := plugins_of(change.resolved)):
+    # Every host starts with memory-lancedb in its slot; where that is missing, a warning says so.
+    if target.known is None and slot != LANCEDB and slot not in (offered := plugins_of(change.resolved)):
         raise UnusableInput(f"{config}: nothing says that the host has a plugin {slot!r}; {choices(slot, offered)}")
     return change
 

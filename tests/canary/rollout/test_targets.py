@@ -127,6 +127,9 @@ def test_plugin_that_nothing_names_is_refused_with_those_that_the_host_has(tmp_p
     assert said.endswith("known: memory-core, memory-lancedb, my-memory")
     for plugin in ("memory-core", "memory-lancedb"):
         assert slot_change(place, plugin).after == plugin
+    (tmp_path / "bare").mkdir()
+    bare = home(tmp_path / "bare", {"slots": {"memory": ENTRY}}).config
+    assert slot_change(bare, "memory-lancedb").after == "memory-lancedb"
 
 
 @pytest.mark.parametrize(
