@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from shlex import quote, split
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from lab.cli import options
 from lab.cli.options import LABELLED, TURNS, takes_replay_options
 from lab.cli.output import announce, emit, emit_folded, emit_notes, emit_table, emit_trial
 from lab.cli.results import Result
+from lab.cli.verdict_tables import WIDTH, emit_command
 from lab.report.study import Part, Study
 
 if TYPE_CHECKING:
@@ -54,9 +56,11 @@ def conclude(study: Study, page: Path, drawn: Sequence[Path] = ()) -> None:
         emit()
     emit_notes(study.notes)
     emit(f"Page: {page}" + (f". Slides: {', '.join(map(str, drawn))}" if drawn else ""))
-    if study.next:
-        # Not folded, so that it can be copied.
+    if study.next and len(study.next) <= WIDTH:
         emit(f"Next: {study.next}")
+    elif study.next:
+        emit("Next:")
+        emit_command(list(map(quote, split(study.next))))
 
 
 @takes_replay_options(
