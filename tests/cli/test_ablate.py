@@ -76,12 +76,6 @@ def test_study_of_a_run_says_which_of_its_options_it_lacks(lab: Lab, climbed: An
     assert ", but not its --hard-rules, --categories\n" in done.stderr
 
 
-def test_study_of_silence_takes_the_embedder_of_the_run(lab: Lab, climbed: Any) -> None:
-    done = lab("study", "silence", "run", "--out", "sil", "--json", cwd=climbed[0])
-    assert done.returncode == 0, done.stderr
-    assert "embedder hashing, which is for tests" in json.loads(done.stdout)["trial"]
-
-
 @pytest.mark.parametrize(
     "words",
     [("replay", "run", "--out", "x"), ("recordings", "validate", "run"), ("memory", "observe", "run", "--out", "x")],

@@ -105,6 +105,15 @@ def test_signals_are_all_explained() -> None:
     assert list(ABOUT) == list(SIGNALS)
 
 
+def test_silence_of_a_run_takes_its_embedder(operators: Path, tmp_path: Path) -> None:
+    names = [word for name in CHOSEN for word in ("--conversation", name)]
+    words = (*names, "--arm", "hybrid", "--embedder", "hashing", "--haystack", "0", "--out", "run")
+    assert run_here("replay", operators, "--format", "lab", *words, cwd=tmp_path).returncode == 0
+    done = run_here("study", "silence", "run", "--out", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "embedder hashing, which is for tests" in json.loads(done.stdout)["trial"]
+
+
 def test_silence_command_fits_80_columns_and_names_the_haystack(operators: Path, tmp_path: Path) -> None:
     names = [word for name in CHOSEN for word in ("--conversation", name)]
     arms = ("--arm", "hybrid", "--arm", "vector")
