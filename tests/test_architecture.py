@@ -180,6 +180,41 @@ def test_only_the_slides_import_matplotlib() -> None:
     assert users == ["lab/report/slides.py"]
 
 
+def _names(path: Path) -> set[str]:
+    """Return the names that a module defines or imports outside of its functions and classes."""
+    names = set()
+    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while nodes:
+        for node in ast.iter_child_nodes(nodes.pop()):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            else:
+                names |= {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
+                nodes.append(node)
+    return names
+
+
+@pytest.mark.parametrize("folder", ["trials", "benchmarks", "peers"])
+def test_scripts_run_by_hand_import_what_the_lab_has(folder: str) -> None:
+    missing = []
+    for script in sorted((ROOT / "tests" / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(script.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not str(node.module).startswith(("lab.", "tests.")):
+                continue
+            place = ROOT / str(node.module).replace(".", "/")
+            module = place.with_suffix(".py") if place.with_suffix(".py").exists() else place / "__init__.py"
+            known = _names(module) if module.exists() else set()
+            submodules = {path.stem for path in place.iterdir()} if place.is_dir() else set()
+            missing += [
+                f"{script.name}: {node.module}.{alias.name}"
+                for alias in node.names
+                if alias.name not in known | submodules
+            ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", ["docs/design/architecture.md", "docs/extending.md", "CONTRIBUTING.md", "README.md"])
 def test_every_file_that_a_page_names_exists(page: str) -> None:
     """A path may be short, such as ``seed/stages.py``; what the examples of a page add is left out."""
