@@ -45,7 +45,12 @@ def _recording(name: str, sessions: int) -> list[dict[str, Any]]:
             lines.append({"kind": "memory", "text": text, "importance_label": label, "supersedes": older} | own)
         lines += [
             {"kind": "turn", "turn": "t2", "role": "assistant", "text": f"hello back {EVIL}"},
-            {"kind": "turn", "turn": "t3", "role": "user", "text": f"which note {max(number - 1, 0)} 1 was it in {name}?"},
+            {
+                "kind": "turn",
+                "turn": "t3",
+                "role": "user",
+                "text": f"which note {max(number - 1, 0)} 1 was it in {name}?",
+            },
         ]
     return lines
 
