@@ -119,7 +119,7 @@ def lint(
     Finds unknown keys, contradictions, leaks, duplicates and unjudged memories.
     """
     from lab.base.set_registry import datasets_beside
-    from lab.compare.statistics import power
+    from lab.compare.statistics import LEAST_CLUSTERS, power
     from lab.golden.files import read_golden
     from lab.golden.judging import aside
     from lab.golden.lint import WITHOUT_REASON
@@ -160,7 +160,7 @@ def lint(
                 f"power), by the share of probes whose hit changes: {effects}"
             )
         elif design.probes:
-            emit("power: unknown with one conversation; judge turns of more conversations")
+            emit(f"power: none below {LEAST_CLUSTERS} conversations; judge turns of more conversations")
         emit_run(run_facts)
         unexplained = [line for line in report.warnings if WITHOUT_REASON in line]
         few = len(unexplained) <= FEW

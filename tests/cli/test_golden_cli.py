@@ -143,6 +143,7 @@ def test_lint_counts_many_judgements_without_reason(place: Path) -> None:
     text = " ".join(_run(*arguments).split())
     assert f"warning: {len(bare)} judgements give no reason (--json lists them" in text
     assert (len(bare) > 3, "gives no reason for" in text) == (True, False)
+    assert "power: none below 6 conversations; judge turns of more conversations" in text
 
 
 def test_lint_measures_power_between_two_arms(place: Path, run: Path) -> None:
