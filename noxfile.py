@@ -84,7 +84,9 @@ def full(session: nox.Session) -> None:
     It needs a Chromium for the pages, npm for the linter of workflows, and podman with LAB_BASE_IMAGE for containers: a
     tar file of Debian's root folder, such as debootstrap makes. What is not at hand is skipped, and the end says so.
     """
-    place = Path(session.create_tmp()).resolve()
+    # Not the session's own folder for temporary files: tests write into that, and must not write into a checkout.
+    place = Path(session.virtualenv.location).resolve() / "kept"
+    place.mkdir(exist_ok=True)
     times = place / "times.jsonl"
     times.unlink(missing_ok=True)
     env = {"LAB_TEST_TIMES": str(times)}

@@ -88,7 +88,7 @@ def sweep(
         [_front(swept, results, hybrid, top), *([_by_draw(swept, by_draw)] if by_draw is not None else [])],
         data,
         notes,
-        [f"All configurations: {out / 'configurations.parquet'}"],
+        ["All configurations: configurations.parquet, beside the page"],
         next=replay_command({**asdict(request), "arms": ("NAME=FILE",)}),
     )
     return finish(study, out, slides=slides)
