@@ -47,7 +47,7 @@ def test_missed_causes_sum_and_equal_those_of_explain(operators: Path, tmp_path:
     table = write_missed(rows, counts, run.path / FILE)
     assert counts_in(table) == counts_in(read_table(run.path / FILE)) == counts
     # What is advised can be run as it is printed.
-    said = CliRunner().invoke(app, ["missed", str(run.path)]).stdout
+    said = CliRunner().invoke(app, ["missed", str(run.path)]).stdout.replace("\\\n", "")
     assert "First at " in said
     words = split(next(line for line in said.splitlines() if "lab explain " in line).partition("lab ")[2])
     assert (words[:2], words[3]) == (["explain", str(run.path)], "--arm")
