@@ -28,6 +28,9 @@ def test_audit_since_leaves_out_what_was_before(
     found = audit([str(log)], since=datetime(2026, 3, 1, 9, 1, tzinfo=UTC))
     assert (found["recalls"]["receipts"], found["damage"]["lines"]) == (2, 0)
     assert found["first_time"] == "2026-03-01T09:01:00.000Z"
+    quiet = tmp_path / "quiet.log"
+    quiet.write_text("2026-03-01T09:00:00.000Z [gateway] listening\n" * 30, "utf-8")
+    assert audit([str(log), str(quiet)], since=datetime(2026, 3, 1, 9, 1, tzinfo=UTC))["recalls"]["receipts"] == 2
     log.write_text(line(value), "utf-8")
     with pytest.raises(UnusableInput, match="no line of the engine has a time, so --since cannot choose any"):
         audit([str(log)], since=datetime(2026, 3, 1, tzinfo=UTC))

@@ -60,6 +60,9 @@ def test_log_of_another_program_is_not_understood(log: Log) -> None:
         f"{path}: the format is not understood: none of its 30 lines names the engine, and none of the first ones a "
         f"gateway; {ACCEPTED}"
     )
+    # One line of the engine, far from the beginning, is enough.
+    late = log(["tick"] * 250_000 + ["openclaw-mem-engine: registered"])
+    assert nothing_found(late) == SILENT.format("250,001 lines")
 
 
 @pytest.mark.parametrize("lines", [[], ["some other program's log"] * 7, ["[gateway] listening"] * 30])

@@ -145,7 +145,9 @@ class _Reading:
         """Yield the parsed lines of the engine with their numbers; lines that only mention it are just counted."""
         next_report = _REPORT_EVERY
         time = None if self._since > -math.inf else math.inf
+        is_named = False
         for number, line in lines:
+            is_named = lines.of_gateway = True
             try:
                 entries = self._read(line)
             except Damaged as error:
@@ -162,7 +164,7 @@ class _Reading:
             if tell and lines.bytes >= next_report:
                 tell(f"{name}: {lines.bytes >> 20} MB, {counted(lines.lines, 'line')}")
                 next_report += _REPORT_EVERY
-        if time is None and lines.lines:
+        if time is None and is_named:
             raise UnusableInput(f"{name}: no line of the engine has a time, so --since cannot choose any")
 
     def _read(self, line: bytes | None) -> list[LogLine | Damaged]:

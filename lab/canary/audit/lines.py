@@ -320,7 +320,7 @@ class MarkedLines:
     def __init__(self, stream: Readable, packing: str | None = None) -> None:
         self.lines = self.bytes = 0
         self.broken: str | None = None
-        # Whether the log begins as text does, and with lines of a gateway.
+        # Whether the log begins as text does, and with lines of a gateway. A line with a marker is one, wherever it is.
         self.is_text = self.of_gateway = True
         self._stream, self._packing = stream, packing
         self._parts = Parts()
