@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -76,7 +77,7 @@ def league(
     files = [*write_outputs(result, out), *write_page(result, out, slides=slides)]
     data = result.as_json() | {"league": str(out), "files": [str(file) for file in files]}
     table = Part("", headline_columns(result), headline_rows(result))
-    explain = f"lab explain {out}/runs/SET/ARM TURN --arm ARM"
+    explain = f"lab explain {quote(str(out))}/runs/SET/ARM TURN --arm ARM"
     study = Study("league", {}, [table], data, statements(result), (), result.trial, explain)
     error = None
     if result.refused:

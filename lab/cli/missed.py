@@ -59,7 +59,7 @@ def missed(
             f"Every missed memory: {run / FILE}",
         ],
         reasons,
-        join(["lab", "explain", str(run), seen.probe, "--arm", seen.arm]) if seen else f"lab score {run}",
+        join(["lab", "explain", str(run), seen.probe, "--arm", seen.arm]) if seen else join(["lab", "score", str(run)]),
         "lab missed",
     )
     return finish(study, run, slides=slides)

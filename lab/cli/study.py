@@ -136,7 +136,7 @@ def ablate(
     data = {"run": str(out), "trial": list(reasons), "steps": [step.as_json() for step in steps]}
     data |= {"embedder": list(notes)} if notes else {}
     charts = {"ablation": ablation_chart(steps, run.cutoff)}
-    explain = f"lab explain {out} TURN --arm ARM"
+    explain = f"lab explain {quote(str(out))} TURN --arm ARM"
     return finish(Study("ablate", charts, parts, data, about, (), reasons, explain), out, slides=slides)
 
 
@@ -355,7 +355,7 @@ def retention(
         "most_lost": most_lost,
         "best": {arm: None if one is None else _json(one) for arm, one in best.items()},
     }
-    return finish(Study("retention", {}, parts, data, (), notes, reasons, f"lab missed {run}"), run)
+    return finish(Study("retention", {}, parts, data, (), notes, reasons, f"lab missed {quote(str(run))}"), run)
 
 
 def _best(arm: str, loss: Loss | None, most_lost: float) -> str:
@@ -439,7 +439,7 @@ def scale(
         [result.about],
         (IN_REACH, *result.notes()),
         result.trial,
-        f"lab report {out / f'haystack-{result.points[-1].memories}'}",
+        f"lab report {quote(str(out / f'haystack-{result.points[-1].memories}'))}",
     )
     return finish(study, out, slides=slides)
 

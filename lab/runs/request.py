@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from lab.base.set_registry import golden_at, shown_path
@@ -197,7 +198,7 @@ class ReplayRequest(Options, _Set):
     @property
     def recordings(self) -> str:
         """The recordings as words of a command, with their format unless the set is shipped."""
-        return self.shown if self.shown != self.path else f"{self.path} --format {self.format}"
+        return self.shown if self.shown != self.path else f"{quote(self.path)} --format {self.format}"
 
     @classmethod
     def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:
