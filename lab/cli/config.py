@@ -70,7 +70,7 @@ def check(file: File = None, profile: Profile = "seed", host: HostVersion = None
     and variables in ${NAME} are resolved as the host does.
     """
     from lab.runs.notes import config_note
-    from lab.systems.openclaw.config.file import ENTRY, SLOT, embedder_of, locate
+    from lab.systems.openclaw.config.file import ENTRY, NOT_IN_SLOT, embedder_of, locate
     from lab.systems.openclaw.config.resolve import check_config, require_profile
     from lab.systems.openclaw.upstream.host import check_host, host_of, with_unset
 
@@ -95,8 +95,6 @@ def check(file: File = None, profile: Profile = "seed", host: HostVersion = None
         **{name: list(lines) for name, lines in report._asdict().items()},
     }
 
-    try_slot = join(["lab", "canary", "run", where, "--slot", ENTRY, "--restart", "COMMAND"])
-
     def lines(found: dict[str, Any]) -> None:
         if checked_host is not None:
             emit_folded(f"host: {checked_host}")
@@ -107,8 +105,9 @@ def check(file: File = None, profile: Profile = "seed", host: HostVersion = None
         for kind, listed in (("error", "problems"), ("warning", "warnings"), ("note", "notes")):
             for line in found[listed]:
                 emit_folded(line if kind == "error" and not found["host"] else f"{kind}: {line}")
-        if any(f"{SLOT}: nothing happens" in line for line in found["warnings"]):
-            emit_next("A canary switches the memory slot for a while, and back.", try_slot)
+        if file != STDIN and any(NOT_IN_SLOT in line for line in found["warnings"]):
+            command = join(["lab", "canary", "run", where, "--slot", ENTRY, "--restart", "COMMAND"])
+            emit_next("A canary switches the memory slot for a while, and back.", command)
         _emit_missing(found["missing"])
         if found["ok"]:
             emit_folded("ok (meta and plugins; openclaw config validate checks the rest)" if found["host"] else "ok")

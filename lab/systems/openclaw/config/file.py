@@ -99,6 +99,8 @@ def locate(value: object, where: str, entry: str = ENTRY) -> Any:
 
 
 SLOT, DEFAULT_SLOT, NO_SLOT = "plugins.slots.memory", "memory-core", "none"
+# How the warning begins that another plugin owns the slot.
+NOT_IN_SLOT = f"{SLOT}: nothing happens"
 # Plugins that run only while they own the memory slot.
 _IN_SLOT = (ENTRY, "memory-lancedb")
 
@@ -144,7 +146,7 @@ def _slot(plugins: Mapping[str, Any], plugin: str, complete: bool) -> Iterator[s
         reason = f"it is {slot!r}, so no plugin owns the memory"
     else:
         reason = f"it names {slot!r}, not {plugin!r}" if slot else f"it is not set, which means {DEFAULT_SLOT!r}"
-    yield f"{SLOT}: nothing happens: {reason}"
+    yield f"{NOT_IN_SLOT}: {reason}"
 
 
 def _entry(entries: object, plugin: str) -> Mapping[str, Any]:
