@@ -295,7 +295,7 @@ def aside(golden: Path) -> Aside:
             sheets.setdefault(decision.turn, Sheet(decision.turn, [])).take(decision)
         for turn, sheet in sheets.items():
             beside.refused.setdefault(turn, set()).update(key for key, mark in sheet.marks.items() if mark == NO)
-        beside = beside._replace(open=(*beside.open, *map(str, side.open)))
+        beside = beside._replace(open=tuple(dict.fromkeys((*beside.open, *map(str, side.open)))))
         for turn, keys in side.unjudged.items():
             beside.unjudged.setdefault(turn, set()).update(map(str, keys))
     return beside

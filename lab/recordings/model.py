@@ -215,16 +215,17 @@ EQUAL = "equal_conversations"
 PIECE = 1 << 16
 # Of this many turns of a copy, one may differ from the original; with fewer equal turns, two are no copies.
 ONE_DIFFERS, LEAST_EQUAL = 10, 3
-# Conversations with one turn that another with this turn is compared with: a set of formulas takes no quadratic time.
+# A conversation is compared with so many earlier ones for each turn that they share: stock phrases are in all.
 MOST_BESIDE = 50
 
 
 def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]]:
     """Return the groups of two or more conversations that are copies: sorted tuples of names, in sorted order.
 
-    Two conversations are copies if they have the same turns, or if a tenth of the turns of the longer one differ at
-    most (one turn, if it has fewer than twenty). A turn is its role and text. Order, ids, times, memories, case and
-    white space are ignored. A copy of a copy is in the same group.
+    Two conversations are copies if they have the same turns, or if at most a tenth of the turns of the longer one
+    differ (one turn, if it has fewer than twenty) and at least three are equal. A turn is its role and text. Order,
+    ids, times, memories, case, white space and the conversation's name are ignored. A copy of a copy is in the same
+    group. A near copy whose rarest turns are in more than :data:`MOST_BESIDE` earlier conversations may be missed.
     """
     groups: dict[frozenset[bytes], list[str]] = {}
     for recording in recordings:
@@ -271,7 +272,7 @@ def _turns_of(recording: Recording) -> frozenset[bytes]:
         digest = sha256(f"{turn.role}\x00".encode())
         # In pieces, because a turn may quote an entire file, and a list of its words takes twenty times its size.
         for begin in range(0, len(turn.text), PIECE):
-            words = turn.text[begin : begin + PIECE].casefold().split()
+            words = turn.text[begin : begin + PIECE].replace(recording.conversation, "").casefold().split()
             digest.update(" ".join(words).encode("utf-8", "surrogatepass"))
         seen[digest.digest()] += 1
         turns.append(digest.digest() + seen[digest.digest()].to_bytes(4))

@@ -91,8 +91,9 @@ def choose_turns(recordings: Sequence[Recording], chosen: Chosen, depth: int, se
     """Return the turns to pool; raise :class:`NothingToPool` if there is none.
 
     Sampling by hash alternates between conversations, because many conversations are more informative than many turns
-    of one; a smaller sample is a subset of a larger one. Two kinds of turns are pooled only if they are named: turns
-    with at most ``depth`` memories, where every arm returns them all, and turns that recall skips as trivial.
+    of one; a smaller sample is a subset of a larger one. Three kinds of turns are pooled only if they are named: turns
+    with at most ``depth`` memories, where every arm returns them all, turns that recall skips as trivial, and turns of
+    a copy of another conversation.
     """
     if sum(bool(choice) for choice in (chosen.keys, chosen.every, chosen.number)) > 1:
         raise UnusableInput("choose turns with one of --turn, --every and --turns")
@@ -109,9 +110,13 @@ def choose_turns(recordings: Sequence[Recording], chosen: Chosen, depth: int, se
     }
     trivial = sum(len(turns) - len(eligible[name]) for name, turns in by_name.items())
     copied = 0
-    for name in (name for group in equal_conversations(recordings) for name in group[1:] if not chosen.keys):
-        copied += len(eligible[name])
-        eligible[name] = []
+    for group in () if chosen.keys else equal_conversations(recordings):
+        # Copies have the same turns, but not always the same memories.
+        taken = max(group, key=lambda name: len(eligible[name]))
+        for name in group:
+            if name != taken:
+                copied += len(eligible[name])
+                eligible[name] = []
     ranked = []
     for name, keys in eligible.items():
         by_hash = sorted((draw(seed, f"turn {key}"), key) for key in keys)

@@ -68,7 +68,7 @@ def _edited(recording: Recording, name: str, places: Iterable[int]) -> Recording
     """Return a copy with other words at some turns."""
     turns = list(recording.turns)
     for place in places:
-        turns[place] = replace(turns[place], text=f"{turns[place].text} {name}{place}!")
+        turns[place] = replace(turns[place], text=f"{turns[place].text} changed {place}!")
     return replace(recording, conversation=name, turns=tuple(turns))
 
 
@@ -79,8 +79,8 @@ def test_equal_conversations_with_few_edits_are_copies(clones: Path) -> None:
     far = _edited(original, "far", range(few + 1))
     assert equal_conversations([*edited, far]) == [tuple(f"edited {n}" for n in range(7))]
     # A copy of a copy differs from the original in more, and is in its group.
-    third = _edited(edited[0], "third", range(1, few + 1))
-    assert equal_conversations([original, edited[0], third]) == [(original.conversation, "edited 0", "third")]
+    third = _edited(edited[0], "twice edited", range(1, few + 1))
+    assert equal_conversations([original, edited[0], third]) == [(original.conversation, "edited 0", "twice edited")]
 
 
 @pytest.mark.parametrize(("turns", "copies"), [(1, 0), (2, 0), (3, 0), (4, 2), (9, 2), (19, 2)])
@@ -96,6 +96,9 @@ def test_draw_takes_no_turn_of_a_copy(clones: Path) -> None:
     assert [name for name, keys in drawn.keys.items() if keys] == ["clone-0"]
     assert list(drawn.sizes()) == ["clone-0"]
     assert drawn.as_json()["not_eligible"]["in a copy of another conversation"] == 9 * drawn.eligible["clone-0"]
+    # Of copies, the one with most turns that can be judged is taken.
+    bare = [replace(read[0], memories=()), *read[1:]]
+    assert list(choose_turns(bare, Chosen(number=60), 2, 0).sizes()) == ["clone-1"]
     # A turn that is named is taken.
     other = next(turn.key for turn in read[1].turns[::-1] if turn.role == "user")
     assert choose_turns(read, Chosen((other,)), 2, 0).keys["clone-1"] == [other]

@@ -155,7 +155,7 @@ def test_resume_missing_conversation_is_replayed_others_unchanged(talk: Any, fil
         ({"max_items": 3}, r"arms \(tier_first_v1: config.autoRecall.maxItems 6 -> 3, [^)]*\)"),
         ({"seed": 1}, "labels"),
         ({"must_share": 0.2, "depth": 7}, "depth, labels"),
-        ({"limit": 2}, "conversations"),
+        ({"limit": 2}, "conversations, equal_conversations"),
         ({"golden": None}, "golden"),
     ],
 )

@@ -49,7 +49,7 @@ def _recording(name: str, sessions: int) -> list[dict[str, Any]]:
                 "kind": "turn",
                 "turn": "t3",
                 "role": "user",
-                "text": f"which note {max(number - 1, 0)} 1 was it in {name}?",
+                "text": f"which note {max(number - 1, 0)} 1 of {sessions} was it?",
             },
         ]
     return lines

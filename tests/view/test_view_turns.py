@@ -111,7 +111,7 @@ def test_wrong_scope_marks_equal_the_measure(index: Index, views: dict[str, Turn
 def test_earlier_turns_end_before_the_turn(views: dict[str, TurnView]) -> None:
     view = views["plain/s03/t3"]
     assert [who for who, _ in view.before] == ["user", "assistant"]
-    assert view.text == "which note 2 1 was it in plain?"
+    assert view.text == "which note 2 1 of 12 was it?"
     assert view.text not in [text for _, text in view.before]
 
 

@@ -308,9 +308,9 @@ def _take_folder(folder: Path, location: Location, contents: Contents) -> None:
     Raises :class:`UnusableInput` for a pipe in the place of a session.
     """
     for child in sorted(folder.iterdir()):
-        if child.suffix in (".jsonl", ".sqlite"):
-            require_finite(child)
         kind = next((what for part, what in OTHERS if part in child.name), None)
+        if not kind and not child.name.startswith(".") and child.name.endswith((".jsonl", ".jsonl.zst", ".sqlite")):
+            require_finite(child)
         if not child.is_file():
             what = "folders" if child.is_dir() else "pipes, devices and broken links"
             contents.passed[f"{what} among the sessions"] += 1
