@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.canary.audit import limits
 from lab.canary.audit.audit import audit
-from lab.canary.audit.limits import derive, receipts_of
+from lab.canary.audit.limits import DRAWS, FALSE_ALARMS, _bound, derive, receipts_of
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
 from lab.gate.receipts import VARIATION
@@ -58,6 +59,11 @@ def judged(log: str, policy: str) -> Verdict:
 def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw a fifth of the logs: each is tallied anew."""
     monkeypatch.setattr(limits, "DRAWS", 40)
+
+
+def test_margin_leaves_out_the_rarest_of_the_drawn_logs() -> None:
+    assert math.ceil((1 - FALSE_ALARMS) * DRAWS) < DRAWS
+    assert _bound([0.0] * (DRAWS - 2) + [1000.0] * 2, 0.0, 1) < 100
 
 
 def test_sound_store_of_nine_memories_is_not_refused(receipt: Any, tmp_path: Path) -> None:

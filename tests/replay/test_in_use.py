@@ -151,7 +151,7 @@ def test_cache_filled_by_many_processes_is_intact(desk: Any) -> None:
     docs.mkdir()
     for number in range(30):
         (docs / f"{number}.md").write_text(f"# Crate {number}\n\nplums and pears {number}\n", encoding="utf-8")
-    spans = [(0, 500), (300, 1000)]
+    spans = [(0, 500), (300, 1000), (0, 500)]
     running = [begin(FILL, *span, docs, place) for span in spans]
     assert [line(one) for one in running] == ["ready"] * len(spans)
     for one in running:

@@ -100,7 +100,8 @@ def test_replay_killed_anywhere_is_finished_by_the_same_command(
     # As a kill leaves them that comes while they are written.
     last = max((unbroken / "receipts").iterdir())
     (out / "receipts").mkdir(exist_ok=True)
-    (out / "receipts" / f".{last.name}.1.x.part").write_bytes(last.read_bytes()[:100])
+    part = out / "receipts" / f".{last.name}.9999999999.x.part"
+    part.write_bytes(last.read_bytes()[:100])
     expected = files_of(unbroken)
     left = {name: data for name, data in files_of(out).items() if not name.endswith(".part")}
     assert json.loads(left["manifest.json"])["status"] == "started"
@@ -108,6 +109,7 @@ def test_replay_killed_anywhere_is_finished_by_the_same_command(
     there = [out / name for name in results(left)]
     stamps = [path.stat().st_mtime_ns for path in there]
     finish(operators, out)
+    assert not part.exists()
     assert [path.stat().st_mtime_ns for path in there] == stamps
     assert results(files_of(out)) == results(expected)
     assert len(results(expected)) == LIMIT + len(RESULTS) - 1

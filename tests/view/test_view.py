@@ -167,7 +167,7 @@ def test_injection_without_need_is_marked_needless(walked: RunDirectory) -> None
     assert not (facts_of(receipts, ["tier_first_v1"], gold).marks["tier_first_v1"] & NEEDLESS).any()
 
 
-def test_conversations_and_explanations_are_kept_up_to_a_number(walked: RunDirectory) -> None:
+def test_conversations_are_kept_and_both_caches_are_bounded(walked: RunDirectory) -> None:
     recorded = Recorded(walked)
     assert recorded.conversation(walked.conversations[0]) is recorded.conversation(walked.conversations[0])
     assert [kept.cache_parameters()["maxsize"] for kept in (recorded._read, recorded._explain)] == [KEPT, KEPT]

@@ -11,7 +11,7 @@ import pytest
 from tests.trials import watch_simulations as simulations
 
 pytestmark = pytest.mark.slow
-SEEDS = range(20)
+SEEDS = range(40)
 
 
 @pytest.fixture(scope="module")
