@@ -116,8 +116,8 @@ def judge(
 
     Exit codes: 0 pass, 1 fail, 2 unusable policy or input, 3 inconclusive, 4 could not measure. Writes verdict.json,
     verdict.xml (JUnit) and verdict.prom (OpenMetrics), with --receipts also canary.html, and a GitHub step summary if
-    GITHUB_STEP_SUMMARY is set. One that cannot be made removes an earlier one there. If a folder shares its name with a
-    command below, write ./NAME.
+    GITHUB_STEP_SUMMARY is set. If nothing can be measured (exit code 4), an earlier verdict there is removed. If a
+    folder shares its name with a command below, write ./NAME.
     """
     from lab.gate.line import INCONCLUSIVE
     from lab.gate.outputs import policy_of, remove_verdict, write_verdict
@@ -150,7 +150,7 @@ def judge(
     except UnusableInput:
         raise
     except LabError:
-        # Who reads a file, and not the exit code, must not read an earlier verdict.
+        # A program that reads the file and ignores the exit code must not find an earlier verdict.
         remove_verdict(folder)
         raise
     if receipts:

@@ -213,7 +213,7 @@ class Comparison:
     ``primary`` names the measures declared beforehand; only these are Holm-corrected. ``unmeasured`` holds pairs of a
     measure that has values in one arm only and the name of the other arm. ``slices`` holds the primary measures by
     subgroup, worst first. ``sampled_labels`` says how labels were sampled, None if they were recorded. ``embedder``
-    holds notes on arms configured for another embedder than the run's and on identical conversations, which count
+    holds notes on arms configured for another embedder than the run's and on copies of a conversation, which count
     once. ``trial`` holds the reasons why the results are not evidence. ``judged`` has Judged@cutoff of both arms.
     """
 
@@ -334,7 +334,7 @@ def compare_arms(
 
 
 def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_arm: str) -> tuple[str, ...]:
-    """Return notes on origins left out, arms configured for another embedder, and identical conversations."""
+    """Return notes on origins left out, arms configured for another embedder, and copies of conversations."""
     equal = (*dict.fromkeys((*base_run.manifest.notes, *cand_run.manifest.notes)), *equal_notes(base_run))
     if base_run is cand_run:
         return (*config_notes(base_run.manifest.resolved, (base_arm, cand_arm)), *equal)

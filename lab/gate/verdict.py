@@ -247,7 +247,7 @@ class Verdict:
     ``policy`` is its label (:attr:`Policy.label`), not what it calls itself. ``against`` is the path of the other run
     that the candidate was compared with, if any. ``audit`` describes the live
     receipts that were judged; if there were none, its ``silent`` says what to check. ``embedder`` holds notes on arms
-    configured for another embedder than the run's, on identical conversations, which count once, and on more recalls
+    configured for another embedder than the run's, on copies of a conversation, which count once, and on more recalls
     than the policy is meant for. ``trial`` holds
     the reasons why the results are not evidence. ``control`` answers whether the candidate is worth having beside the
     policy's control. ``judged`` has Judged@k of the compared arms: ``k``, ``shares`` and, if they differ, ``apart``.

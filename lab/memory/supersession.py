@@ -24,7 +24,7 @@ def superseded(replaces: Mapping[Key, Sequence[Key]]) -> tuple[frozenset[Key], f
 
 
 def in_or_after_cycles(replaces: Mapping[Key, Collection[Key]]) -> set[Key]:
-    """Return the keys that are left when those that nothing supersedes are taken away, again and again."""
+    """Return the keys that are left when those that no other key leads to are removed, again and again."""
     counts = dict.fromkeys(replaces, 0)
     for olds in replaces.values():
         for old in olds:
@@ -42,7 +42,7 @@ def in_or_after_cycles(replaces: Mapping[Key, Collection[Key]]) -> set[Key]:
 
 
 def reachable(starts: Iterable[Key], replaces: Mapping[Key, Sequence[Key]]) -> set[Key]:
-    """Return some keys and everything that they supersede, through others as well."""
+    """Return ``starts`` and all keys that ``replaces`` leads to from them, directly or through others."""
     seen: set[Key] = set()
     waiting = list(starts)
     while waiting:

@@ -55,9 +55,9 @@ class Line(NamedTuple):
 
 
 def read_lines(file: BinaryIO, hashed: Any = None, *, position: int = 0, number: int = 0) -> Iterator[Line]:
-    """Yield the lines of a file from a position on, adding their bytes to ``hashed``, a hash of :mod:`hashlib`.
+    """Yield the lines of a file from ``position`` on; ``number`` is the number of lines before it.
 
-    ``number`` lines come before.
+    Their bytes are added to ``hashed``, a hash of :mod:`hashlib`.
 
     A last line without a line break is yielded if it is a complete JSON object. Otherwise its writer has not finished
     it, or was killed: it is not yielded, and its bytes are not added.

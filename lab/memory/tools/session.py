@@ -1,4 +1,4 @@
-"""Open a LanceDB folder with everything that the tools need (E-98): table, configuration, embedder, clock, ids.
+"""What the tools need of a LanceDB folder (E-98): table, configuration, embedder, clock, ids.
 
 Nothing is cached on disk, because a cache would keep texts that a memory was deleted for.
 """

@@ -271,7 +271,7 @@ def by_age(question: Question) -> Ranking:
 
 
 def by_chance(question: Question) -> Ranking:
-    """Rank by a hash of seed, turn and memory: a random order, drawn anew at every turn."""
+    """Rank by a hash of seed, turn and memory: a random order, sampled anew at every turn."""
     turn, seed = question.ask.turn, question.seed
     return by_score([(draw(seed, f"{turn} {row.key}"), row) for row in question.pool], question.depth)
 

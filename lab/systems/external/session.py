@@ -256,7 +256,7 @@ class Session:
         return result_of(answer, self._number, op), spent
 
     def close(self, *, politely: bool = True) -> None:
-        """Close the host unless it has failed, and end it; what it does then affects no result."""
+        """Send ``close`` unless the host has failed, and end it; what it does then affects no result."""
         try:
             if politely:
                 self.ask(Request.of("close", {}))
