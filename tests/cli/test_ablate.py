@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +51,15 @@ def test_json_has_one_entry_per_step(climbed: Any) -> None:
     manifest = json.loads((folder / "run" / "manifest.json").read_text("utf-8"))
     assert [arm["name"] for arm in manifest["resolved"]["arms"]] == ARMS
     assert (manifest["asked"]["hard_rules"], manifest["asked"]["categories"]) == (2, "detected")
+
+
+def test_next_command_can_be_copied_whatever_the_folder_is_called(lab: Lab, climbed: Any) -> None:
+    folder, _ = climbed
+    name = "it's the run of an ablation, under a name that is too long for a line"
+    shutil.copytree(folder / "run", folder / name)
+    done = lab("study", "retention", name, "--rule", "90/30", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert shlex.split(done.stdout.partition("Next:")[2].replace("\\\n", "")) == ["lab", "missed", name]
 
 
 def test_ablate_repeated_prints_the_same_without_replaying(lab: Lab, operators: Path, climbed: Any) -> None:
