@@ -89,6 +89,11 @@ def shortened(text: str, limit: int) -> str:
     return f"{kept[:word] if word > limit // 2 else kept[:-1]}…"
 
 
+def folded(text: str) -> str:
+    """Return a text as it is compared with others: in one case, with single spaces."""
+    return " ".join(text.casefold().split())
+
+
 def sentence(clause: str) -> str:
     """Return a clause as a sentence, with a capital and a full stop.
 

@@ -13,7 +13,9 @@ from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lab.base.errors import UnusableInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,6 +79,14 @@ def read_time(value: object, unit: int = MILLISECONDS) -> Time | None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     return _of_number(value, unit)
+
+
+def date_ms(text: Any, form: str, wrong: str) -> int:
+    """Return a date of a form of ``strptime``, read as UTC; raise :class:`UnusableInput` with ``wrong`` for another."""
+    try:
+        return int(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()) * 1000
+    except (TypeError, ValueError):
+        raise UnusableInput(wrong) from None
 
 
 def now_ms() -> int:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lab.base.formatting import counted
+from lab.base.formatting import counted, folded
 from lab.golden.model import (
     ABSENT,
     CONDITIONS,
@@ -83,7 +83,7 @@ def _duplicates(
                 continue
             reported.add(pair)
             mark, gold = judged.get(other.key), judged[memory.key]
-            if _plain(memory.text) == _plain(other.text):
+            if folded(memory.text) == folded(other.text):
                 if mark is not None and mark != gold:
                     yield f"judges {memory.key} {gold} but {other.key} {mark}, which has the same text"
                 elif mark is None:
@@ -101,17 +101,13 @@ def _replaced(memory: Memory, visible: list[Memory]) -> set[str]:
     return {*memory.supersedes, *(other.key for other in visible if memory.key in other.supersedes)}
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
 def _numbers(text: str) -> set[str]:
     """Return the numbers, dates and identifiers of a text; texts that differ in them are not duplicates."""
     return set(NUMBER.findall(text.casefold()))
 
 
 def _runs(text: str, length: int) -> set[str]:
-    plain = _plain(text)
+    plain = folded(text)
     return {plain[start : start + length] for start in range(max(1, len(plain) - length + 1))}
 
 
@@ -367,7 +363,7 @@ def _disagreeing(probes: Iterable[Probe]) -> Iterator[str]:
     """Yield the pairs of probes with the same turn or query but different judgements."""
     first: dict[tuple[str, str], Probe] = {}
     for probe in probes:
-        question = probe.turn or " ".join((probe.query or "").casefold().split())
+        question = probe.turn or folded(probe.query or "")
         earlier = first.setdefault((probe.conversation, question), probe)
         # A memory without a judgement counts as irrelevant, so judging it so in one of the probes is no contradiction.
         one, other = marks(earlier), marks(probe)

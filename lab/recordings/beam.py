@@ -22,8 +22,9 @@ from typing import Any
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json
 from lab.base.shape import expect, field
+from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.recordings.model import Chat, Recording, date_ms
+from lab.recordings.model import Chat, Recording
 
 QUESTIONS = "probing_questions.json"
 SIZE = re.compile(r"\d+[KM]")

@@ -22,9 +22,10 @@ from lab.base.errors import UnusableInput
 from lab.base.files import read_json, read_json_lines, read_text
 from lab.base.formatting import counted
 from lab.base.shape import expect, field
+from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.cleaning import language_of
-from lab.recordings.model import Memory, Recording, Turn, date_ms, in_birth_order
+from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 
 MARKS = ("<BOD>", "<EOD>")
 SPOKEN = re.compile(r"<([^<>]{1,40})>\s*[:：]\s*(.*)", re.DOTALL)

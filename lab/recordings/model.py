@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -159,19 +158,6 @@ class Chat:
         """Return what was built."""
         memories = in_birth_order(self.memories)
         return Recording(self.name, tuple(self.turns), memories, language=language, notes=tuple(notes))
-
-
-def folded(text: str) -> str:
-    """Return a text as it is compared with others: in one case, with single spaces."""
-    return " ".join(text.casefold().split())
-
-
-def date_ms(text: Any, form: str, wrong: str) -> int:
-    """Return a date of a form of ``strptime``, read as UTC; raise :class:`UnusableInput` with ``wrong`` for another."""
-    try:
-        return int(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()) * 1000
-    except (TypeError, ValueError):
-        raise UnusableInput(wrong) from None
 
 
 def in_birth_order(memories: Iterable[Memory]) -> tuple[Memory, ...]:

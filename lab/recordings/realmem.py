@@ -14,8 +14,9 @@ from typing import Any
 
 from lab.base.files import read_json
 from lab.base.shape import expect, field, optional
+from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.recordings.model import Chat, Recording, Turn, date_ms
+from lab.recordings.model import Chat, Recording, Turn
 
 ROLES = {"User": "user", "Assistant": "assistant"}
 SLICES = ("category_name", "session_type", "topic")

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from lab.base.files import read_json
 from lab.base.shape import expect, field, optional
+from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.locomo import pictures
-from lab.recordings.model import Chat, Recording, date_ms
+from lab.recordings.model import Chat, Recording
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "commonsense"}
 SESSION = re.compile(r"session_([1-9]\d{0,3})")

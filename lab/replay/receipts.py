@@ -22,9 +22,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.columns import booleans, lists, numbers, strings
+from lab.base.formatting import folded
 from lab.base.token_estimate import tokens
 from lab.base.utf16 import js_length
-from lab.recordings.model import GLOBAL, MUST, Recording, folded
+from lab.recordings.model import GLOBAL, MUST, Recording
 from lab.replay.loop import Answered
 from lab.replay.writes import Aligned
 from lab.runs.tables import ITEMS, READINGS, SAFETY

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lab.base.columns import booleans, lists, numbers, strings
+from lab.base.formatting import folded
 from lab.golden.model import GoldenSet
-from lab.recordings.model import Recording, folded
+from lab.recordings.model import Recording
 from lab.replay.loop import TurnWrites
 from lab.systems.contract import Stored
 from lab.systems.openclaw.capture.secrets import looks_secret

@@ -121,6 +121,11 @@ class StoreRetriever:
         """Return the row of an id, forgotten or not; None if there never was one."""
         return self._by_id.get(identity)
 
+    def nearest(self, vector: np.ndarray, limit: int, scope: str | None = None) -> list[tuple[Row, float]]:
+        """Return the rows of a scope nearest to a vector, each with its distance."""
+        hits = self.store.view(Query("", [], vector)).search(Filter(scope), limit).vec
+        return [(self.store.rows[hit.row], hit.distance) for hit in hits]
+
     def expect(self, texts: Sequence[str]) -> None:
         """Let the store score many turns at once, if it can."""
         if texts:

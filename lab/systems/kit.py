@@ -42,7 +42,7 @@ class Search(Protocol):
         ...
 
 
-class Query(Protocol):
+class SearchInput(Protocol):
     """What a search needs of a :class:`lab.systems.contract.Ask`."""
 
     @property
@@ -87,7 +87,7 @@ class MemoryRetriever:
         """Exclude memories from all further results."""
         self._search.remove(self._rows.known(keys))
 
-    def retrieve(self, ask: Query) -> QueryContext:
+    def retrieve(self, ask: SearchInput) -> QueryContext:
         """Return a view of the store for a query."""
         return self._search.retrieve(ask.text, ask.faults)
 

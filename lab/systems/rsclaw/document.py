@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lab.base.formatting import folded
 from lab.recordings.model import IGNORE, MUST, NICE, Memory
 
 CORE, WORKING, PERIPHERAL = "core", "working", "peripheral"
@@ -155,14 +156,9 @@ def importance_of(memory: Memory, *, by_label: bool) -> float:
     return importance_of_label(memory.label, default) if by_label else default
 
 
-def normalised(text: str) -> str:
-    """Return a text as it is compared with others: in one case, with single spaces."""
-    return " ".join(text.casefold().split())
-
-
 def document_id(scope: str, kind: str, text: str) -> str:
     """Return the id of a document, a UUIDv5 of its scope, kind and normalised text (RS-5)."""
-    return str(uuid.uuid5(_NAMESPACE, "\0".join((scope, kind, normalised(text)))))
+    return str(uuid.uuid5(_NAMESPACE, "\0".join((scope, kind, folded(text)))))
 
 
 def abstract(text: str) -> str:

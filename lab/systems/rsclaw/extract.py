@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json_lines
-from lab.base.formatting import choices
+from lab.base.formatting import choices, folded
 from lab.base.shape import expect, field, only_keys, optional
-from lab.systems.rsclaw.document import KINDS, normalised
+from lab.systems.rsclaw.document import KINDS
 
 MIN_CONFIDENCE = 0.55
 MOST_ITEMS, MOST_LESSONS = 6, 2
@@ -79,14 +79,14 @@ _IDENTIFIERS = re.compile(
 )
 
 
-def folded(text: str, *, fold: bool) -> str:
+def simplified(text: str, *, fold: bool) -> str:
     """Return a text as markers are looked for, with the characters of the markers in simplified Chinese if ``fold``."""
     return text.translate(_FOLD) if fold else text
 
 
 def passes_gate(text: str, *, fold: bool) -> bool:
     """Return whether a message is worth an extraction (RS-17): 4 to 4,000 characters, and a marker."""
-    plain = folded(text, fold=fold)
+    plain = simplified(text, fold=fold)
     return SHORTEST <= len(text) <= LONGEST and bool(_GATE.search(plain) or _REMEMBER.search(plain))
 
 
@@ -97,7 +97,7 @@ def sentences(text: str) -> list[str]:
 
 def main_pass(text: str, *, fold: bool) -> list[Candidate]:
     """Return a candidate for each sentence with a marker of the gate or a word of a kind (RS-18)."""
-    pairs = ((sentence, folded(sentence, fold=fold)) for sentence in sentences(text))
+    pairs = ((sentence, simplified(sentence, fold=fold)) for sentence in sentences(text))
     return [
         Candidate(_kind(plain), sentence, _confidence(plain))
         for sentence, plain in pairs
@@ -107,7 +107,7 @@ def main_pass(text: str, *, fold: bool) -> list[Candidate]:
 
 def lessons(text: str, *, fold: bool) -> list[Candidate]:
     """Return the sentences in which a user corrects the agent (RS-20)."""
-    pairs = ((sentence, folded(sentence, fold=fold)) for sentence in sentences(text))
+    pairs = ((sentence, simplified(sentence, fold=fold)) for sentence in sentences(text))
     return [
         Candidate("lesson", sentence, 0.5 if _QUESTION.search(plain) else 0.8)
         for sentence, plain in pairs
@@ -122,7 +122,7 @@ def entities(text: str) -> list[Candidate]:
 
 def failure(results: Sequence[str]) -> Candidate | None:
     """Return a failure if the last results of tools are equal, exactly :data:`REPEATED` times (RS-21)."""
-    last = [normalised(text) for text in results[-REPEATED - 1 :]]
+    last = [folded(text) for text in results[-REPEATED - 1 :]]
     if len(last) < REPEATED or not last[-1] or len(set(last[-REPEATED:])) > 1:
         return None
     if len(last) > REPEATED and last[0] == last[-1]:
@@ -140,7 +140,7 @@ def distinct(items: Iterable[T]) -> list[T]:
     """Return the items, which have a ``text`` each, with different texts, the first of each."""
     by_text: dict[str, T] = {}
     for item in items:
-        by_text.setdefault(normalised(_text_of(item)), item)
+        by_text.setdefault(folded(_text_of(item)), item)
     return list(by_text.values())
 
 

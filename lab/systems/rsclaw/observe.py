@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from lab.base.formatting import folded
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Turn
 from lab.systems.contract import NOTHING, Stored, Writes
@@ -22,7 +23,6 @@ from lab.systems.rsclaw.document import (
     extracted_defaults,
     importance_of_label,
     kind_of,
-    normalised,
     put_defaults,
 )
 from lab.systems.rsclaw.extract import (
@@ -173,7 +173,7 @@ class Extractor:
         if self._settings.extractor == "none":
             return [], {}
         certain = [_proposed("entity", candidate) for candidate in kept(entities(turn.text), MOST_ITEMS)]
-        receipt = self._extract(turn, {normalised(item.text) for item in certain})
+        receipt = self._extract(turn, {folded(item.text) for item in certain})
         if certain:
             receipt["entities"] = len(certain)
         return certain, receipt
@@ -208,7 +208,7 @@ class Extractor:
         items = distinct(
             _proposed(via, candidate)
             for via, most in (("lesson", MOST_LESSONS), ("failure", 1), ("main", MOST_ITEMS))
-            for candidate in kept([item for item in passes[via] if normalised(item.text) not in taken], most)
+            for candidate in kept([item for item in passes[via] if folded(item.text) not in taken], most)
         )
         self.running.append(Waiting(turn.time_ms + settings.extraction_ms, turn, tuple(items)))
         receipt = {"gate": gate, "candidates": len(candidates), "kept": len(items)}

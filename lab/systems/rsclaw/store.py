@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lab.recordings.model import Memory
-from lab.retrieval.contract import Filter, Query, Row, cosine_of
+from lab.retrieval.contract import Row, cosine_of
 from lab.retrieval.retrievers import StoreRetriever
 from lab.systems.rsclaw.config import Settings
 from lab.systems.rsclaw.document import (
@@ -161,11 +161,9 @@ class Documents:
         )
 
     def _similar(self, draft: Draft) -> Document | None:
-        store = self.search.store
-        hits = store.view(Query("", [], self.search.vector(draft.text))).search(Filter(draft.scope), NEIGHBOURS).vec
-        for hit in hits:
-            document = self.by_id.get(store.rows[hit.row].id)
-            if document is not None and document.kind == draft.kind and cosine_of(hit.distance) >= SAME_COSINE:
+        for row, distance in self.search.nearest(self.search.vector(draft.text), NEIGHBOURS, draft.scope):
+            document = self.by_id.get(row.id)
+            if document is not None and document.kind == draft.kind and cosine_of(distance) >= SAME_COSINE:
                 return document
         return None
 

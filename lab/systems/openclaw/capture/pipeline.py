@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.utf16 import js_length, js_slice
-from lab.retrieval.contract import Filter, Query, Row
+from lab.retrieval.contract import Row
 from lab.systems.openclaw.capture.candidates import (
     IMPORTANCE,
     Span,
@@ -169,9 +169,7 @@ class CaptureStore:
 
     def nearest(self, vector: np.ndarray, limit: int, scope: str | None = None) -> Sequence[Near]:
         """Return the rows of a scope nearest to a vector."""
-        store = self._table.store
-        hits = store.view(Query("", [], vector)).search(Filter(scope), limit).vec
-        return [Near(store.rows[hit.row], hit.distance) for hit in hits]
+        return [Near(row, distance) for row, distance in self._table.nearest(vector, limit, scope)]
 
     def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> Sequence[Row]:
         """Return the newest rows of a scope and category."""
