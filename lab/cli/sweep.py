@@ -129,8 +129,11 @@ def _front(swept: Swept, results: list[Configuration], hybrid: dict[str, float |
     headers += ["worst", "most repeat"] if several else []
     rows: list[list[Any]] = []
     notes = []
+    interval = "; too few conversations for an interval"
     for result, *others in shown:
         mean, low, high = differences(swept, result.number, len(swept.grid))
+        if low is not None:
+            interval = ", with its 95 % interval"
         rows.append(
             [
                 result.number,
@@ -151,7 +154,7 @@ def _front(swept: Swept, results: list[Configuration], hybrid: dict[str, float |
     )
     notes.append(
         "hit: a relevant memory is injected. over conversations: the lowest and the highest mean. minus hybrid: "
-        "difference from untiered search, with its 95 % interval."
+        f"difference from untiered search{interval}."
         + (" worst: the lowest difference of any label sample." if several else "")
     )
     return Part(lead, headers, rows, notes=notes)

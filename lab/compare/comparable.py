@@ -6,7 +6,7 @@ Copies of a conversation in a run form one cluster.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lab.base.errors import NotComparable
@@ -17,13 +17,20 @@ from lab.runs.directory import RunDirectory
 
 def equal_in(run: RunDirectory) -> dict[str, str]:
     """Map each conversation that has a copy in the run to the first name of its group."""
-    return {name: group[0] for group in run.manifest.resolved.equal_conversations or () for name in group}
+    return first_of(run.manifest.resolved.equal_conversations)
 
 
-def equal_notes(run: RunDirectory) -> tuple[str, ...]:
+def first_of(groups: Iterable[Sequence[str]] | None) -> dict[str, str]:
+    """Map each name to the first one of its group."""
+    return {name: group[0] for group in groups or () for name in group}
+
+
+def equal_notes(groups: Iterable[Sequence[str]] | None) -> tuple[str, ...]:
     """Return one sentence for each group of copies."""
-    groups = (", ".join(group) for group in run.manifest.resolved.equal_conversations or ())
-    return tuple(f"conversations {names} have the same turns, or nearly so, and count as one" for names in groups)
+    return tuple(
+        f"conversations {', '.join(names)} have the same turns, or nearly so, and count as one"
+        for names in groups or ()
+    )
 
 
 # What the data are. Runs that list the content of each conversation are compared by that instead.

@@ -335,7 +335,8 @@ def compare_arms(
 
 def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_arm: str) -> tuple[str, ...]:
     """Return notes on origins left out, arms configured for another embedder, and copies of conversations."""
-    equal = (*dict.fromkeys((*base_run.manifest.notes, *cand_run.manifest.notes)), *equal_notes(base_run))
+    copies = base_run.manifest.resolved.equal_conversations
+    equal = (*dict.fromkeys((*base_run.manifest.notes, *cand_run.manifest.notes)), *equal_notes(copies))
     if base_run is cand_run:
         return (*config_notes(base_run.manifest.resolved, (base_arm, cand_arm)), *equal)
     both = ((base_run, base_arm), (cand_run, cand_arm))

@@ -372,7 +372,7 @@ def judge(
                 for note in (
                     *judged_run.manifest.notes,
                     *config_notes(judged_run.manifest.resolved),
-                    *equal_notes(judged_run),
+                    *equal_notes(judged_run.manifest.resolved.equal_conversations),
                     *_open_turns(judged_run),
                 )
             )

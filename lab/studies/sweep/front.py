@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.base.columns import booleans, numbers, strings
+from lab.compare.comparable import first_of
 from lab.compare.statistics import clustered
 from lab.runs.tables import write_table
 from lab.studies.points import Configuration
@@ -87,18 +88,19 @@ def pareto(values: np.ndarray) -> np.ndarray:
 def differences(swept: Swept, number: int, against: int) -> tuple[float, float | None, float | None]:
     """Return the hit rate of a configuration minus that of another, with its 95 % interval over conversations.
 
-    Conversations are weighted by their probes, as in ``lab compare``; draws of labels are averaged within each.
+    Conversations are weighted by their probes, and copies count as one, as in ``lab compare``; draws of labels are
+    averaged within each.
     """
     sums = swept.sums[..., HIT].mean(1)
     counts = swept.counts[..., HIT].mean(1)
-    # A clustered interval depends only on the sum of each conversation, so every probe gets the mean.
-    estimate = clustered(
-        {
-            name: [float((total[number] - total[against]) / count[number])] * round(count[number])
-            for name, total, count in zip(swept.conversations, sums, counts, strict=True)
-            if count[number]
-        }
-    )
+    first = first_of(swept.copies)
+    groups: dict[str, list[float]] = {}
+    for name, total, count in zip(swept.conversations, sums, counts, strict=True):
+        if count[number]:
+            # A clustered interval depends only on the sum of each conversation, so every probe gets the mean.
+            mean = float((total[number] - total[against]) / count[number])
+            groups.setdefault(first.get(name, name), []).extend([mean] * round(count[number]))
+    estimate = clustered(groups)
     return estimate.mean, estimate.low, estimate.high
 
 

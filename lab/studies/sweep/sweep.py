@@ -22,7 +22,8 @@ from lab.base.formatting import free_of_credentials
 from lab.base.processes import worker_pool
 from lab.base.progress import Progress
 from lab.base.shape import expect, field
-from lab.recordings.model import Recording
+from lab.compare.comparable import equal_notes
+from lab.recordings.model import EQUAL, Recording
 from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.command import require_gold
 from lab.replay.loop import replay
@@ -50,7 +51,7 @@ Announce = Callable[[str], None]
 class Swept:
     """The results: ``sums`` and ``counts`` are ``[conversations, draws, configurations + 1, measures]``.
 
-    The last configuration is the reference, which ignores labels.
+    The last configuration is the reference, which ignores labels. ``copies`` are groups of equal conversations.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class Swept:
     draws: tuple[Draw, ...]
     sums: np.ndarray
     counts: np.ndarray
+    copies: tuple[tuple[str, ...], ...] = ()
 
     def means(self) -> np.ndarray:
         """Return means over all conversations, ``[draws, configurations + 1, measures]``, NaN without a value."""
@@ -287,11 +289,12 @@ def read_manifest(out: Path) -> dict[str, Any]:
 
 
 def notes_of(out: Path) -> tuple[str, ...]:
-    """Return one sentence for each embedder that the configurations name and the sweep did not use."""
+    """Return one sentence for each group of copies, and each embedder that configurations name and was not used."""
     resolved = read_manifest(out)["resolved"]
-    return other_embedders(
+    others = other_embedders(
         str(resolved["embedder"]["model"]), [(arm["name"], arm["embedder"]) for arm in resolved["arms"]]
     )
+    return (*equal_notes(resolved.get(EQUAL)), *others)
 
 
 def read_sweep(out: Path) -> Swept:
@@ -319,7 +322,8 @@ def read_sweep(out: Path) -> Swept:
             for column, name in enumerate(MEASURES):
                 sums[row, draw_index, :, column] = numbers_of(table[f"sum {name}"])
                 counts[row, draw_index, :, column] = numbers_of(table[f"count {name}"])
-    return Swept(out, grid, conversations, draws, sums, counts)
+    copies = tuple(map(tuple, manifest["resolved"].get(EQUAL, ())))
+    return Swept(out, grid, conversations, draws, sums, counts, copies)
 
 
 def knob_columns(grid: Grid) -> dict[str, list[Any]]:

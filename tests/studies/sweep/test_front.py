@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,12 @@ def test_differences_over_six_conversations_have_an_interval() -> None:
     assert low is not None
     assert high is not None
     assert low < mean < high
+
+
+def test_differences_count_copies_as_one_conversation() -> None:
+    found = swept([[[1, 3, 2]], [[2, 4, 2]], [[0, 3, 2]]] * 2, [[4]] * 6)
+    copied = replace(found, copies=(("a", "d"),))
+    assert (differences(copied, 1, 0)[0], differences(copied, 1, 0)[1:]) == (differences(found, 1, 0)[0], (None, None))
 
 
 def test_configurations_ignore_conversations_without_relevant_memories() -> None:
