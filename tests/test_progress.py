@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 
 from lab.base import progress as module
-from lab.base.progress import Progress, each_once
+from lab.base.progress import Progress, beating, each_once
 
 
 @pytest.fixture
@@ -61,3 +63,21 @@ def test_each_once_announces_notes_once_and_progress_always() -> None:
         announce("attic: its own memory is ignored")
         announce(Progress(1).next("attic: done"))
     assert lines == ["attic: its own memory is ignored", "attic: done (1 of 1)", "attic: done (1 of 1)"]
+
+
+def test_beating_says_so_until_the_block_ends(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+    monkeypatch.setattr(module, "BEAT", 0.001)
+    clock[0], said, heard = 0.0, [], Event()
+
+    def announce(text: str) -> None:
+        said.append(text)
+        heard.set()
+
+    with beating(announce, "drawing"):
+        clock[0] = 20.0
+        heard.clear()
+        assert heard.wait(60)
+    number = len(said)
+    assert said[-1] == "drawing (20 s so far)"
+    assert not heard.clear()
+    assert (heard.wait(0.05), len(said)) == (False, number)

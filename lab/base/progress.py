@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 
 from lab.base.formatting import Announce, duration
 
 # Below this many seconds the time left is not worth reading; before this many parts it would be a guess, because the
 # first ones wait for a model or for the other processes.
 SHORT, FEWEST = 5.0, 3
+# Seconds after which something that is under way says so.
+BEAT = 10.0
 
 
 class Passing(str):
@@ -30,6 +35,24 @@ def each_once(announce: Announce) -> Announce:
             announce(text)
 
     return tell
+
+
+@contextmanager
+def beating(announce: Announce, what: str) -> Iterator[None]:
+    """Announce every :data:`BEAT` seconds how long the block has taken, as in ``WHAT (20 s so far)``."""
+    began, over = time.perf_counter(), Event()
+
+    def beat() -> None:
+        while not over.wait(BEAT):
+            announce(Passing(f"{what} ({duration(time.perf_counter() - began)} so far)"))
+
+    thread = Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class Progress:

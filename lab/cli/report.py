@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.base.formatting import sentence
+from lab.base.progress import beating
 from lab.cli import completion, options
 from lab.cli.output import announce, emit, emit_folded
 from lab.cli.results import Result
@@ -55,7 +56,8 @@ def report(
         emit(f"Open {built.files[0]}")
 
     opened = open_run(run, allow_failed=allow_failed)
-    built = write_report(opened, baseline, candidate, with_text=with_text, turns=turns, slides=slides)
+    with beating(announce, "writing the report"):
+        built = write_report(opened, baseline, candidate, with_text=with_text, turns=turns, slides=slides)
     if built.stale:
         announce(built.stale)
     return Result(built, show, lambda built: {"files": [str(file) for file in built.files]})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import choices, is_short_for
 from lab.base.processes import mapped
-from lab.base.progress import Progress
+from lab.base.progress import Progress, beating
 from lab.recordings.model import LABELS, UNKNOWN, Memory, Recording, media_line
 from lab.replay.loop import Answered, RecallCall, replay
 from lab.replay.plan import Plan, plan_of
@@ -321,9 +321,10 @@ def missed(
             present[arm][1] += len(found.injected.intersection(relevant))
             present[arm][2] += len(found.pinned.intersection(relevant) - found.injected)
     progress = Progress(len(todo))
-    for part in mapped(_conversation, todo, jobs):
-        announce(progress.next("conversations"))
-        rows += part
+    with beating(announce, "explaining every recall at a probe"):
+        for part in mapped(_conversation, todo, jobs):
+            announce(progress.next("conversations"))
+            rows += part
     return rows, {arm: _counts(arm, numbers, rows) for arm, numbers in present.items()}
 
 

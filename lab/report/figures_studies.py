@@ -7,7 +7,7 @@ from itertools import cycle
 from math import log10
 from typing import Any
 
-from lab.base.formatting import milliseconds
+from lab.base.formatting import counted, milliseconds
 from lab.report.charts import (
     COLOURS,
     MARKERS,
@@ -377,8 +377,24 @@ def front_chart(configurations: Sequence[Configuration], reference: Mapping[str,
         Key("Pareto front of hits, repeats and characters", "#333333", "D"),
         Key("hybrid (no tiers)", COLOURS["hybrid"], "*"),
     ]
-    words = Words(f"{len(configurations)} configurations: up and to the left is better")
+    words = Words(_front_finding(configurations, reference), "Up and to the left is better.")
     return Chart(words, panels, key, across=2)
+
+
+def _front_finding(configurations: Sequence[Configuration], reference: Mapping[str, float | None]) -> str:
+    """Return what the best configuration and the reference hit and repeat."""
+    many, hit = counted(len(configurations), "configuration"), reference.get("Success")
+    best = max(configurations, key=lambda one: one.measures["Success"] or 0.0, default=None)
+    if best is None or hit is None or best.measures["Success"] is None:
+        return f"{many} by hits, repeats and characters"
+    first, second = (
+        f"on {found:.0%} of the probes" + (f" with {repeats:.0%} repeats" if repeats is not None else "")
+        for found, repeats in (
+            (best.measures["Success"], best.measures["RepeatRate"]),
+            (hit, reference.get("RepeatRate")),
+        )
+    )
+    return f"The best of {many} hits {first}, hybrid {second}"
 
 
 def heat_chart(

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from lab.base.errors import CannotMeasure
+from lab.base.formatting import counted
 from lab.base.processes import mapped
-from lab.base.progress import Progress
+from lab.base.progress import Progress, beating
 from lab.measures.definitions.gold_nice import gold_nice
 from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.definitions.success import success
@@ -158,10 +159,12 @@ def relabelled(
     prepare(plan, plan.recordings, open_sources(plan), announce)
     tallies: dict[Key, list[Tally]] = {}
     progress = Progress(len(plan.recordings))
-    for part in mapped(_conversation, [(plan, recording, assignments) for recording in plan.recordings], jobs):
-        announce(progress.next("conversations"))
-        for key, tally in part.items():
-            tallies.setdefault(key, []).append(tally)
+    each = [(plan, recording, assignments) for recording in plan.recordings]
+    with beating(announce, f"replaying under {counted(len(assignments), 'sample')} of labels"):
+        for part in mapped(_conversation, each, jobs):
+            announce(progress.next("conversations"))
+            for key, tally in part.items():
+                tallies.setdefault(key, []).append(tally)
     return tallies
 
 

@@ -39,6 +39,10 @@ def test_sweep_writes_table_and_charts_and_resumes(swept: Callable[..., Any], tm
     assert any(row["on_front"] for row in table)
     page = (tmp_path / "out" / "sweep.html").read_text("utf-8")
     assert ("Pareto front of hits" in page, "Mean over all other knobs" in page) == (True, True)
+    best = max(result["configurations"], key=lambda one: one["measures"]["Success"])["measures"]
+    title = "The best of 4 configurations hits on {:.0%} of the probes with {:.0%} repeats, hybrid on {:.0%}"
+    title = title.format(best["Success"], best["RepeatRate"], result["hybrid"]["Success"]).replace("%", " %")
+    assert title in page.replace("\N{NO-BREAK SPACE}", " ")
     assert (result["figures"], (tmp_path / "out" / "figures").exists()) == ([], False)
     parts = sorted((tmp_path / "out" / "parts").iterdir())
     before = {part.name: part.read_bytes() for part in parts}
@@ -67,6 +71,11 @@ def test_sweep_with_two_processes_gives_equal_results(
     (tmp_path / "out").rename(tmp_path / "first")
     two = json.loads(swept("--json", "--jobs", "2").stdout)
     assert two["configurations"] == one["configurations"]
+
+
+def test_sweep_of_few_conversations_promises_no_interval(swept: Callable[..., Any]) -> None:
+    said = " ".join(swept().stdout.split())
+    assert "difference from untiered search; too few conversations for an interval." in said
 
 
 def test_sweep_table_fits_80_columns(swept: Callable[..., Any]) -> None:
