@@ -7,8 +7,8 @@ read the files, because tokens and vectors reveal the texts.
 
 A chunk is an Arrow file with a ``key`` column (SHA-256 of a text, ascending, unique) and a ``value`` column, in one
 batch. Its name is the hash of its keys, so that two writers of the same texts write the same file. The schema's
-metadata contains a hash of the content, which is compared when a process first takes a value from the chunk; a chunk of
-an earlier version may lack it.
+metadata contains a hash of the content and the folder's name, which are compared when a process first takes a value
+from the chunk; a chunk of an earlier version may lack them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 KIND = "recall-lab chunk"
 VERSION = "1"
 KEY_BYTES = 32
+WRONG_FOLDER = "it was written into another folder, so by another model or settings"
 
 
 class Chunk(NamedTuple):
@@ -44,12 +45,20 @@ class Chunk(NamedTuple):
     values: pa.Array
     batch: pa.RecordBatch
 
-    def is_intact(self) -> bool:
-        """Return whether the content matches the checksum, if there is one; takes 1 ms a megabyte."""
+    def problem(self, folder: Path) -> str | None:
+        """Return what is wrong if the chunk does not match its checksum or was not written for ``folder``.
+
+        Takes 1 ms a megabyte. A chunk that states neither has no problem.
+        """
         import pyarrow as pa
 
-        stamp = (self.batch.schema.metadata or {}).get(b"sha256")
-        return stamp is None or stamp.decode("ascii", "replace") == checksum(pa.Table.from_batches([self.batch]))
+        stated = self.batch.schema.metadata or {}
+        if stated.get(b"folder", folder.name.encode()) != folder.name.encode():
+            return WRONG_FOLDER
+        stamp = stated.get(b"sha256")
+        if stamp is None or stamp.decode("ascii", "replace") == checksum(pa.Table.from_batches([self.batch])):
+            return None
+        return "it does not match its checksum"
 
 
 def chunk_name(keys: bytes) -> str:
@@ -65,7 +74,8 @@ def write_chunk(folder: Path, keys: bytes, values: pa.Array) -> Path:
     table = pa.table({"key": key_column, "value": values})
     # Buffers in memory may be longer than what is written, so the checksum is computed over the data read back.
     table = pa.ipc.open_file(_written(table)).read_all()
-    table = table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION, "sha256": checksum(table)})
+    stated = {"kind": KIND, "schema_version": VERSION, "folder": folder.name, "sha256": checksum(table)}
+    table = table.replace_schema_metadata(stated)
     path = folder / chunk_name(keys)
     with atomic_file(path, private=True) as part:
         part.write_bytes(_written(table))
@@ -267,12 +277,10 @@ class ChunkCache:
             yield number, positions, rows[positions] - self._starts[number]
 
     def chunk(self, number: int) -> pa.Array:
-        """Return the values of a chunk. Raises :class:`CannotMeasure` if they do not match its checksum."""
+        """Return the values of a chunk; raise :class:`CannotMeasure` if it is damaged or another folder's."""
         if number not in self._intact:
-            if not self._chunks[number].is_intact():
-                raise CannotMeasure(
-                    f"{self.path(number)}: damaged cache file (it does not match its checksum); delete it and run again"
-                )
+            if problem := self._chunks[number].problem(self.folder):
+                raise CannotMeasure(f"{self.path(number)}: damaged cache file ({problem}); delete it and run again")
             self._intact.add(number)
         return self._chunks[number].values
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.base.columns import checksum
 from lab.base.errors import CannotMeasure
 from lab.base.files import leftovers
-from lab.embedding.cache import ABOUT, KEY_BYTES, Chunk, chunk_name, matrix, read_chunk, write_chunk
+from lab.embedding.cache import ABOUT, KEY_BYTES, WRONG_FOLDER, Chunk, chunk_name, matrix, read_chunk, write_chunk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,6 +112,8 @@ def _problems(path: Path, chunk: Chunk, kind: str) -> Iterator[str]:
         yield "its keys do not ascend"
     if path.name != chunk_name(keys.tobytes()):
         yield "its name is not the hash of its keys"
+    if (problem := chunk.problem(path.parent)) == WRONG_FOLDER:
+        yield problem
     if kind == "tokens":
         if values.type != pa.list_(pa.string()) or values.flatten().null_count:
             yield f"holds {values.type}, expected lists of words"

@@ -43,7 +43,7 @@ from lab.systems.registry import modules_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KIND, VERSION = "lab.candidates", "1"
+KIND, VERSION = "lab.candidates", "2"
 # Does what Hit._make does at half the cost.
 _hit = partial(tuple.__new__, Hit)
 
@@ -149,6 +149,8 @@ class Candidates:
 
         table = self.table()
         metadata = {"kind": KIND, "schema_version": VERSION, "served": " ".join(sorted(self.served))}
+        # A file in the place of another is that of another search.
+        metadata["place"] = _place(path)
         table = table.replace_schema_metadata({**metadata, "sha256": checksum(table)})
         with (
             atomic_file(path, private=True) as part,
@@ -204,7 +206,7 @@ def read_artefact(path: Path) -> pa.Table | None:
             return None
         table.validate()
         metadata = _metadata(table.schema)
-        return table if _is_ours(metadata) and metadata.get("sha256") == checksum(table) else None
+        return table if _is_ours(metadata, path) and metadata.get("sha256") == checksum(table) else None
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         return None
 
@@ -218,7 +220,7 @@ def served_by(path: Path) -> frozenset[str]:
             metadata = _metadata(pa.ipc.open_file(mapped).schema)
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         return frozenset()
-    return frozenset(metadata.get("served", "").split()) if _is_ours(metadata) else frozenset()
+    return frozenset(metadata.get("served", "").split()) if _is_ours(metadata, path) else frozenset()
 
 
 @cache
@@ -227,8 +229,13 @@ def _schema() -> pa.Schema:
     return Candidates().table().schema
 
 
-def _is_ours(metadata: dict[str, str]) -> bool:
-    return metadata.get("kind") == KIND and metadata.get("schema_version") == VERSION
+def _is_ours(metadata: dict[str, str], path: Path) -> bool:
+    stated = tuple(map(metadata.get, ("kind", "schema_version", "place")))
+    return stated == (KIND, VERSION, _place(path))
+
+
+def _place(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
 
 
 def _metadata(schema: pa.Schema) -> dict[str, str]:

@@ -17,8 +17,9 @@ import pytest
 
 from lab.base.errors import CannotMeasure
 from lab.embedding import cache as cache_module
-from lab.embedding.cache import CHUNK, ChunkCache, cache_folder, text_key
+from lab.embedding.cache import CHUNK, WRONG_FOLDER, ChunkCache, cache_folder, text_key
 from lab.embedding.embedder import HashingEmbedder, Role, SentenceTransformerEmbedder, embedder_key
+from lab.embedding.housekeeping import check_file
 from lab.embedding.vectors import Vectors
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -290,6 +291,21 @@ def test_cache_chunk_with_a_flipped_bit_in_a_key_gives_no_wrong_value(tmp_path: 
     assert _open(tmp_path).missing(TEXTS) == [TEXTS[0]]
     with pytest.raises(CannotMeasure, match="does not match its checksum"):
         _values(_open(tmp_path), TEXTS[1:])
+
+
+def test_cache_chunk_of_another_folder_is_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    _fill(tmp_path / "one", TEXTS)
+    (path,) = (tmp_path / "one").glob("*.arrow")
+    copy = tmp_path / "two" / path.name
+    copy.write_bytes(path.read_bytes())
+    assert _values(_open(tmp_path / "one"), TEXTS) == [len(text) for text in TEXTS]
+    with pytest.raises(CannotMeasure, match="it was written into another folder"):
+        _values(_open(tmp_path / "two"), TEXTS)
+    checked = check_file(copy, "vectors")
+    assert checked
+    assert checked.problem == WRONG_FOLDER
 
 
 def test_cache_chunk_without_a_checksum_is_read(tmp_path: Path) -> None:
