@@ -222,8 +222,18 @@ def apart_from_baseline(
     rows: list[dict[str, Any]] = [{"conversation": name, "what": "added"} for name in found.added]
     rows += [{"conversation": name, "what": f"changed: {what}"} for name, what in found.changed.items()]
     rows += [{"conversation": name, "what": "removed"} for name in found.removed]
+    return _judged(nightly_set, policy, since_of(nightly_set), rows, apart_of(run, found), earlier)
+
+
+def apart_of(run: RunDirectory, found: Common) -> RunDirectory | None:
+    """Return the part of a run that its baseline lacks or has otherwise; None if there is nothing."""
     view = run.of([*found.added, *found.changed])
-    return _judged(nightly_set, policy, "the baseline", rows, view if view.conversations else None, earlier)
+    return view if view.conversations else None
+
+
+def since_of(nightly_set: NightlySet) -> str:
+    """Return what the conversations that are judged apart come after, in words."""
+    return f"the snapshot {nightly_set.frozen.path.name}" if nightly_set.frozen else "the baseline"
 
 
 def apart_from_snapshot(
@@ -240,7 +250,7 @@ def apart_from_snapshot(
 
     Whatever fails here is reported and leaves the frozen part as it is; only a full disk ends the nightly run.
     """
-    since = f"the snapshot {frozen.path.name}"
+    since = since_of(nightly_set)
     try:
         before = open_snapshot(frozen.path, check=False)
         now = _tonight(before, frozen, folder / "home", date, announce)
@@ -335,14 +345,21 @@ def _judged(
         if name in first:
             row |= {"since": first[name], "changed": {arm: changed[name, arm] for arm in by_arm}}
     lines = [_exact_line(nightly_set, since, name, arms, tuple(moved)) for name, arms in by_arm.items()]
-    for name in view.arms:
-        for line in judged(policy, view, name, ALONE):
-            decides = line.critical and nightly_set.added == JUDGE
-            reason = f"conversations since {since}: {line.reason}"
-            lines.append(replace(line, measure=f"{line.measure} since", critical=decides, reason=reason))
+    lines += rules_apart(nightly_set, policy, view)
     summary = summarise(score_run(view), read_gold(view), view.arms)["arms"]
     means = {arm: summary[arm]["measures"] for arm in view.arms}
     return Apart(since, tuple(rows), tuple(lines), means, run=str(view.path))
+
+
+def rules_apart(nightly_set: NightlySet, policy: Policy, view: RunDirectory) -> list[Line]:
+    """Return the limits of a policy over the conversations that are judged apart."""
+    lines = []
+    for name in view.arms:
+        for line in judged(policy, view, name, ALONE):
+            decides = line.critical and nightly_set.added == JUDGE
+            reason = f"conversations since {since_of(nightly_set)}: {line.reason}"
+            lines.append(replace(line, measure=f"{line.measure} since", critical=decides, reason=reason))
+    return lines
 
 
 def _differences(view: RunDirectory, earlier: Iterable[tuple[str, RunDirectory]]) -> Iterator[tuple[str, Changes]]:

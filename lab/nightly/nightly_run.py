@@ -29,7 +29,7 @@ from lab.compare.changes import Changes, changes
 from lab.gate.line import ADDED, AGAIN, BASELINE_LINE, ERROR, GRAVITY, INCONCLUSIVE, PASS, SET, Line
 from lab.gate.outputs import Stale, differing, junit, openmetrics
 from lab.gate.verdict import EXIT, Verdict, overall
-from lab.host.snapshot import open_snapshot
+from lab.host.snapshot import open_snapshot, snapshots
 from lab.measures.score import score_and_write, score_run, summarise
 from lab.nightly.against import (
     SINCE,
@@ -37,14 +37,16 @@ from lab.nightly.against import (
     against,
     apart_from_baseline,
     apart_from_snapshot,
+    apart_of,
     approve,
     compare,
     named,
+    rules_apart,
     within,
 )
 from lab.nightly.baselines import check_date, find
 from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
-from lab.nightly.plan import NightlyPlan, NightlySet, read_plan
+from lab.nightly.plan import JUDGE, NightlyPlan, NightlySet, read_plan
 from lab.nightly.trend import append, earlier_runs, points_of
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
@@ -330,8 +332,6 @@ def require_derived(result: Mapping[str, Any], verdicts: Mapping[str, Verdict], 
         if any(line.kind == SET for line in verdict.lines):
             # It says that something failed, and nothing is graver.
             continue
-        if any(line.kind == ADDED and line.critical for line in verdict.lines):
-            unchecked = "what was added since is not judged again"
         place = folder / "sets" / file_name(name)
         if not (place / "run").is_dir():
             return "its runs are not there"
@@ -342,6 +342,12 @@ def require_derived(result: Mapping[str, Any], verdicts: Mapping[str, Verdict], 
             before = folder / "baselines" / Path(verdict.against).name if verdict.against else None
             exact = changes(open_run(before), run) if before and not again.changed else None
             lines = [_reproduces(again), *([] if again.changed else _by_rules(nightly_set, plan, run, exact, ""))]
+            view = None if again.changed else _apart(nightly_set, place / SINCE, run, exact)
+            lines += rules_apart(nightly_set, plan.policy, view) if view else []
+            # What earlier nights had decides the other lines. Lines that were taken out cannot say so themselves.
+            has_more = view is not None or _may_lack(nightly_set, place / SINCE / "home")
+            if nightly_set.added == JUDGE and not again.changed and has_more:
+                unchecked = "what was added since is not compared again with earlier nights"
         except (LabError, StopIteration) as error:
             raise Stale(f"set {name!r} cannot be judged again: {error or 'its plan has no such set'}") from None
         for what, now in (("reproduces", again), ("exact", exact)):
@@ -358,6 +364,22 @@ def require_derived(result: Mapping[str, Any], verdicts: Mapping[str, Verdict], 
         if not {*trial_of(run)} <= {*verdict.trial} <= {*result["trial"]}:
             raise Stale(f"set {name!r}: does not say what makes its run a trial")
     return unchecked
+
+
+def _apart(nightly_set: NightlySet, folder: Path, run: RunDirectory, exact: Changes | None) -> RunDirectory | None:
+    """Return the run of the conversations that were judged apart; None if there was none."""
+    if nightly_set.frozen is None:
+        return apart_of(run, exact.common) if exact else None
+    if not (folder / "run").is_dir():
+        return None
+    view = open_run(folder / "run")
+    return None if changes(view, open_run(folder / "again")).changed else view
+
+
+def _may_lack(nightly_set: NightlySet, root: Path) -> bool:
+    """Return whether the snapshot of a set may lack what its home had: the copy of the home differs, or is gone."""
+    taken, frozen = snapshots(root), nightly_set.frozen
+    return frozen is not None and not (taken and open_snapshot(taken[-1]).sha256 == frozen.sha256)
 
 
 def _twice(

@@ -117,6 +117,11 @@ def test_home_that_grows_over_nights(lab: Lab, shared: Callable[..., Path], tmp_
     code, judged, _ = nights.run("2026-11-24")
     assert (code, judged["plain"]["status"], judged["host"]["status"]) == (1, "fail", "pass")
     assert _lines(judged["plain"], "added") == {"hybrid receipts": ("fail", True)}
+    (folder,) = (tmp_path / "reports" / "nightly").glob("2026-11-24-*")
+    done = lab("nightly", "message", folder, cwd=tmp_path)
+    assert "[not checked: what was added since is not compared again with earlier nights]" in " ".join(
+        done.stdout.split()
+    ), done.stderr
 
     # Night 5: the host's configuration changes; that is found in the frozen conversations.
     nights.edit(home / "openclaw.json", '"mustMax": 2', '"mustMax": 1')

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import CannotMeasure
 from lab.nightly.baselines import approve
 from lab.nightly.nightly_run import NightlyRun, run_nightly, write_nightly
 from lab.nightly.plan import read_plan
+from lab.report.message import message_at
 from lab.report.nightly import write_pages
 from lab.runs.directory import open_run
 
@@ -87,6 +89,33 @@ def test_recordings_that_grow_stay_comparable(recordings: Callable[[int], None])
     approve(Path("kept"), open_run(Path(str(third.sets[0].verdict.run))), "mine", date="2026-03-03")
     fourth = _night("2026-03-04")
     assert (fourth.status, fourth.sets[0].apart) == ("pass", None)
+
+
+def test_message_says_that_what_was_added_is_not_judged_again(recordings: Callable[[int], None]) -> None:
+    Path("plan.toml").write_text(f'{PLAN}added = "judge"\n', "utf-8")
+    recordings(2)
+    first = _night("2026-03-01")
+    approve(Path("kept"), open_run(Path(str(first.sets[0].verdict.run))), "mine", date="2026-03-01")
+    assert "not checked" not in message_at(_night("2026-03-02").folder).title
+    recordings(3)
+    _night("2026-03-03")
+    fourth = _night("2026-03-04")
+    assert _status(fourth, "added") == {"hybrid receipts": ("pass", True)}
+    file = fourth.folder / "nightly.json"
+    found = json.loads(file.read_bytes())
+    note = "[not checked: what was added since is not compared again with earlier nights]"
+    assert note in message_at(fourth.folder).title
+    lines = found["sets"][0]["verdict"]["lines"]
+    kept = [line for line in lines if line["kind"] != "added"]
+    lines[:] = kept
+    file.write_text(json.dumps(found), "utf-8")
+    assert note in message_at(fourth.folder).title
+    # The limits of what was added are judged again.
+    lines[:] = [line for line in kept if not line["measure"].endswith(" since")]
+    assert lines != kept
+    file.write_text(json.dumps(found), "utf-8")
+    with pytest.raises(CannotMeasure, match="is stale: set 'mine': it has 5 rules, and its inputs give 8"):
+        message_at(fourth.folder)
 
 
 def test_conversations_that_were_removed_or_changed_are_named(recordings: Callable[[int], None]) -> None:
