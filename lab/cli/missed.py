@@ -56,7 +56,7 @@ def missed(
         (),
         [
             *(f"{cause}: {CAUSES[cause]}. First at {row.probe}, arm {row.arm}." for cause, row in first.items()),
-            f"Every missed memory: {run / FILE}",
+            f"Every missed memory: {FILE}, beside the page",
         ],
         reasons,
         join(["lab", "explain", str(run), seen.probe, "--arm", seen.arm]) if seen else join(["lab", "score", str(run)]),

@@ -31,7 +31,7 @@ from lab.nightly.nightly_folder import BEGUN, RESULT, action_after
 from lab.nightly.nightly_folder import KIND as NIGHTLY
 from lab.nightly.nightly_folder import PAGE as NIGHTLY_PAGE
 from lab.report.acceptance import PAGE as ACCEPTANCE_PAGE
-from lab.runs.directory import REPORT, VERDICT
+from lab.runs.directory import MANIFEST, REPORT, VERDICT
 from lab.runs.notes import trial_line
 from lab.studies.acceptance.verdict import SCHEMA as ACCEPTANCE
 
@@ -87,7 +87,9 @@ def message_at(path: Path, link: str | None = None, log: Path | None = None) -> 
     if kind not in makers:
         raise UnusableInput(f"{file}: not a verdict of lab gate, lab nightly run or lab acceptance of this version")
     known = data.get("folder") or data.get("run")
-    folder = path if path.is_dir() else Path(known) if isinstance(known, str) else file.parent
+    # A verdict that lies in a run is that run's, whatever it says.
+    in_run = (file.parent / MANIFEST).is_file() or not isinstance(known, str)
+    folder = path if path.is_dir() else file.parent if in_run else Path(str(known))
     try:
         return makers[kind](data, str(file), folder, link)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -141,8 +141,9 @@ def test_verdict_of_another_run_is_stale(judged: Path, other: Path, tmp_path: Pa
     passing = judge(read_policy(str(tmp_path / "lax.toml")), open_run(other))
     assert passing.status == "pass"
     write_verdict(passing, judged)
-    with pytest.raises(CannotMeasure, match="the run has changed since"):
-        message_at(judged)
+    for path in (judged, judged / "verdict.json"):
+        with pytest.raises(CannotMeasure, match="the run has changed since"):
+            message_at(path)
     # With the digest of this run as well, its rules are not what this run gives.
     _edit(judged, lambda one: one["evidence"].update(run=open_run(judged).content))
     with pytest.raises(CannotMeasure, match="is stale: its rule"):
