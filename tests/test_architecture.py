@@ -101,6 +101,18 @@ def test_every_command_has_json() -> None:
     assert [name for name in _commands() if "--json" not in _options(name)] == []
 
 
+def test_no_command_prints_its_json_by_hand() -> None:
+    """Text and JSON are two views of one result, which :mod:`lab.cli.results` prints."""
+    own = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in MODULES
+        if path != ROOT / "lab" / "cli" / "results.py"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.arg) and node.arg == "as_json"
+    ]
+    assert own == []
+
+
 def test_page_lists_every_command_that_needs_write() -> None:
     page = (ROOT / "docs/reference.md").read_text("utf-8")
     table = page.partition("## What a command changes")[2].partition("\n## ")[0]

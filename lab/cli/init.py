@@ -117,11 +117,9 @@ def init(
         verdicts: dict[str, Verdict] = {}
         if snapshot.log is not None and (live := _judge_log(snapshot.log, out / "live")) is not None:
             verdicts["live receipts"] = live
-        pool = None
         if request.golden is not None:
             verdicts["change"] = _judge_change(run, out)
-        else:
-            pool = _pool(request, out, turns, tell)
+        pool, drawn = (None, []) if request.golden is not None else _pool(request, out, turns, tell)
         page = _page(run)
         plan = _plan(home, snapshot, run, out)
         unjudged = [INCONCLUSIVE] if request.golden is None else []
@@ -136,7 +134,7 @@ def init(
             "page": str(page),
             "pool": str(pool) if pool else None,
             "draw": _draw(out) if pool else None,
-            "drawn": list(draw_sentences(_draw(out))) if pool else [],
+            "drawn": drawn,
             "plan": str(plan),
             "verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()},
             "next": f"lab golden judge {pool} --out {out / GOLDEN}" if pool else None,
@@ -145,8 +143,8 @@ def init(
         def show(found: dict[str, Any]) -> None:
             named = {"DIR": run.path, "LOG": home.log, "AUDIT": out / "live" / AUDIT}
             show_outcome(outcome, snapshot, verdicts, page, plan, named)
+            emit_notes(found["drawn"])
             if found["next"]:
-                emit_notes(found["drawn"])
                 emit_folded("The change is not judged yet. Judge the pooled turns, then repeat this command:")
                 emit(f"  {found['next']}")
 
@@ -299,8 +297,8 @@ def _policy(name: str, items: int) -> str:
     return read_text(SHIPPED / f"{name}.toml").replace("@6", f"@{items}")
 
 
-def _pool(request: ReplayRequest, out: Path, turns: int, announce: Announce) -> Path | None:
-    """Pool the turns to judge, unless that was done, and say how they were drawn; return the file, None if empty."""
+def _pool(request: ReplayRequest, out: Path, turns: int, announce: Announce) -> tuple[Path | None, list[str]]:
+    """Pool the turns to judge, unless that was done; return the file, and how they were drawn or why there is none."""
     from dataclasses import replace
 
     from lab.base.files import dump_json, write_atomically
@@ -313,11 +311,11 @@ def _pool(request: ReplayRequest, out: Path, turns: int, announce: Announce) -> 
         try:
             pool, drawn = make_drawn_pool(replace(request, arms=arms), DEPTH, Chosen(number=turns), announce)
         except NothingToPool as error:
-            announce(f"{error}: these sessions cannot be judged by memories yet; repeat this with --fresh later")
-            return None
+            why = "these sessions cannot be judged by memories yet; repeat this with --fresh later"
+            return None, [f"The change is not judged: {error}: {why}"]
         write_atomically(out / DRAW, dump_json(draw_record(drawn, THIRD)))
         write_new(file, pool.as_bytes())
-    return file
+    return file, list(draw_sentences(_draw(out)))
 
 
 def _draw(out: Path) -> Any:

@@ -186,8 +186,8 @@ def _after_inconclusive(
     folder: str,
     shown: Callable[[Mapping[str, object]], Mapping[str, object]],
 ) -> Action:
-    if verdict.passes_measured and any(NO_GOLD.why in line.reason for line in verdict.lines):
-        return Action("No turn is judged. Judge some, and replay with --golden.", POOLED)
+    if any(NO_GOLD.why in line.reason for line in verdict.lines):
+        return Action("No probe has relevant memories. Judge some turns, and replay with --golden.", POOLED)
     if verdict.passes_measured:
         return Action(
             "Give the data what it lacks, as the reasons say; or accept the verdict without it: write "

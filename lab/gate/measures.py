@@ -127,6 +127,9 @@ class Evidence:
             if measure in self.candidate and rule.against in self.off:
                 return Lack(f"arm {self.off[rule.against]} injects nothing, as on its host", "an arm that does")
             return Lack("one of the arms has no value", None, of_data=False)
+        if stem == "GoldNice" and "Success@1" not in self.valued:
+            # Labels settle nothing before a memory is relevant.
+            return NO_GOLD
         if stem in GIVES_VALUES:
             return GIVES_VALUES[stem]
         unit = entry.unit if (entry := entry_of(measure)) else None

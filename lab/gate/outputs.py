@@ -80,6 +80,12 @@ def rejudge(verdict: Verdict, folder: Path, run: RunDirectory | None = None) -> 
     return replace(again, evidence=verdict.evidence)
 
 
+def judge_again(verdict: Verdict) -> str:
+    """Return what mends a stale verdict: to run the gate again, by the file of its policy if it has one."""
+    file = verdict.evidence.policy_file if verdict.evidence else None
+    return "run lab gate again" + (f" with --policy {shlex.quote(file)}" if file else "")
+
+
 def _recovers(rollback: str | None) -> bool:
     """Return whether a rollback is the command that recovers a canary, and nothing else."""
     try:
@@ -285,8 +291,14 @@ def finding(line: Line) -> str:
 
 def by_status(lines: Sequence[Line]) -> list[str]:
     """Return the names of the critical rules that did not pass, then of the advisory ones that fail, by status."""
-    titles = {ERROR: "Could not be measured", FAIL: "Fails", INCONCLUSIVE: "Inconclusive"}
-    named = [(title, [line.name for line in deciding(lines, status)]) for status, title in titles.items()]
+    titles = {
+        ERROR: "Could not be measured",
+        FAIL: "Fails",
+        INCONCLUSIVE: "Inconclusive",
+        NOT_HERE: "Not measurable here",
+    }
+    own = [(NOT_HERE if line.unmeasured else line.status, line.name) for line in deciding(lines)]
+    named = [(title, [name for status, name in own if status == wanted]) for wanted, title in titles.items()]
     advisory = [line.name for line in lines if not line.critical and line.status == FAIL]
     return [
         f"{title}: {', '.join(names)}." for title, names in (*named, ("Advisory rules that fail", advisory)) if names

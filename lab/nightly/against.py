@@ -16,7 +16,7 @@ from typing import Any
 
 from lab.base.errors import CannotWrite, LabError, NotARun, NotComparable
 from lab.base.files import read_json, remove_leftovers, write_atomically
-from lab.base.formatting import Announce, counted
+from lab.base.formatting import Announce, counted, short_keys
 from lab.compare.changes import RECALLED, ArmChanges, Changes, cause, changes, foremost
 from lab.compare.comparable import Common, common
 from lab.gate.line import ADDED, BASELINE_LINE, ERROR, FAIL, INCONCLUSIVE, PASS, Line
@@ -36,6 +36,8 @@ from lab.runs.scores import read_gold
 
 # How many changed turns are named; the others are only counted.
 NAMED = 3
+# Columns of the key of such a turn: a host names a session by an id of 36 characters, twice in a key.
+KEY_WIDTH = 44
 # Kinds of rules for an arm whose receipts equal the baseline's: all differences are zero and need no test.
 ALWAYS = ("limit", "latency")
 # Kinds of rules for a set without a baseline: the person who approves the run must know the limits it breaks.
@@ -154,9 +156,11 @@ def named(arms: Sequence[ArmChanges]) -> str:
     """Describe the changes: the first changed turns of some arms, and some columns, first those of what is injected."""
     columns = sorted(dict.fromkeys(name for arm in arms for name in arm.columns), key=lambda name: name not in RECALLED)
     others = f" and {len(columns) - NAMED} more" if len(columns) > NAMED else ""
-    turns = [f"{change.turn} of {arm}" for arm, change in foremost(arms)]
+    turns = foremost(arms)
+    shown = short_keys((change.turn for _, change in turns[:NAMED]), KEY_WIDTH)
+    first = [f"{shown[change.turn]} of {arm}" for arm, change in turns[:NAMED]]
     more = f" and {len(turns) - NAMED} more" if len(turns) > NAMED else ""
-    return f"{', '.join(turns[:NAMED])}{more}; in {', '.join(columns[:NAMED])}{others}"
+    return f"{', '.join(first)}{more}; in {', '.join(columns[:NAMED])}{others}"
 
 
 SINCE = "since"

@@ -24,7 +24,16 @@ from lab.base.shape import field
 from lab.compare.changes import cause
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, NOT_HERE, PASS, Line
-from lab.gate.outputs import Stale, Unchecked, by_reason, gravest_first, judged_notes, rejudge, verdict_of
+from lab.gate.outputs import (
+    Stale,
+    Unchecked,
+    by_reason,
+    gravest_first,
+    judge_again,
+    judged_notes,
+    rejudge,
+    verdict_of,
+)
 from lab.gate.verdict import SCHEMA as GATE
 from lab.gate.verdict import Verdict, on_what, overall
 from lab.nightly.nightly_folder import BEGUN, RESULT, action_after
@@ -167,14 +176,14 @@ def _of_gate(data: Mapping[str, Any], where: str, folder: Path, link: str | None
     except Unchecked as error:
         unchecked = f"not checked: {error}"
     except Stale as error:
-        raise CannotMeasure(f"{where}: is stale: {error}; run lab gate again") from None
+        raise CannotMeasure(f"{where}: is stale: {error}; {judge_again(verdict)}") from None
     what = f"gate {verdict.policy}"
     if verdict.candidate:
         against = f" against {_short(verdict.baseline)}" if verdict.baseline else ""
         what += f", {verdict.candidate}{against}"
     reasons = sentence(why(verdict))
     if verdict.control:
-        reasons += f" {verdict.control.sentence}."
+        reasons += f" {sentence(verdict.control.sentence)}"
     rules = _rules(verdict.lines)
     facts = (*_receipts(verdict), *(("judged", note) for note in judged_notes(verdict)))
     return Message(

@@ -291,8 +291,10 @@ def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, ra
     if not isinstance(system, str):
         raise UnusableInput(f"{path}: lab.arm: expected the name of a system, found {system!r}")
     if file and system == name and name not in systems():
-        what = "expected an object with" if not isinstance(config, Mapping) else "names no system; add"
-        raise UnusableInput(f'{path}: {what} {{"lab": {{"arm": SYSTEM}}}} (known: {", ".join(systems())})')
+        what, where = "names no system; add", ", in an openclaw.json beside autoRecall"
+        if not isinstance(config, Mapping):
+            what, where = "expected an object with", ""
+        raise UnusableInput(f'{path}: {what} {{"lab": {{"arm": SYSTEM}}}}{where} (known: {", ".join(systems())})')
     require_system(system)
     if system != name and (name in BUILT_IN or name in _others()):
         raise UnusableInput(f"arm {name!r} would run {system!r}, as {path} says; give it a name of its own")

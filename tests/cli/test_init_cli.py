@@ -34,6 +34,22 @@ def home(shared: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
+def test_young_store_says_why_nothing_can_be_judged(
+    lab: Lab, shared: Callable[..., Path], home: Path, tmp_path: Path
+) -> None:
+    young = tmp_path / "young"
+    shutil.copytree(home / "openclaw" / "agents", young / "agents")
+    shutil.copytree(shared("live", "lancedb", "memory-lancedb-2026.3.13"), young / "memory" / "lancedb")
+    shutil.copy(home / "openclaw" / "openclaw.json", young)
+    done = lab("init", "young", "--embedder", "hashing", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("error:")) == (3, 0), done.stderr
+    # The last words give the reason of the exit code, and no daily job.
+    assert " ".join(done.stdout.split()).endswith(
+        "The change is not judged: no user turn with 7 memories or more: nothing to pool: these sessions cannot be "
+        "judged by memories yet; repeat this with --fresh later"
+    )
+
+
 def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

@@ -112,6 +112,14 @@ def test_action_of_an_open_verdict_asks_for_what_settles_it() -> None:
     assert "--hard-rules 3" in str(sampled)
 
 
+def test_action_without_a_judged_probe_is_to_judge_and_not_to_replay_more() -> None:
+    why_not = "Success@6: not measurable here: no probe has relevant memories"
+    unjudged = Line("guard", "Success@6", INCONCLUSIVE, True, why_not, unmeasured=True)
+    act = action_of(replace(VERDICT, status=INCONCLUSIVE, lines=(unjudged, FEW)), ASKED)
+    assert act.sentence == "No probe has relevant memories. Judge some turns, and replay with --golden."
+    assert act.command == "lab golden pool RECORDINGS --format FORMAT --out POOL.jsonl"
+
+
 def test_action_of_an_error_names_what_is_missing(run: RunDirectory) -> None:
     verdict = replace(VERDICT, status=ERROR, lines=(MISSING,), policy="stage-b")
     assert action_of(verdict).command == "lab gate DIR --policy stage-b --receipts AUDIT"

@@ -58,9 +58,12 @@ def test_what_a_policy_hopes_for_is_never_printed(status: str) -> None:
 
 
 def test_banner_lists_critical_rules_before_advisory_ones() -> None:
-    assert by_status(LINES) == [
+    # As in the table of the rules: what cannot be measured is not merely open.
+    blind = Line("guard", "HardRules", INCONCLUSIVE, True, "", unmeasured=True)
+    assert by_status([*LINES, blind]) == [
         "Fails: guard Forbidden@6.",
         "Inconclusive: guard CleanHit@6.",
+        "Not measurable here: guard HardRules.",
         "Advisory rules that fail: worth RepeatRate against hybrid.",
     ]
 

@@ -12,7 +12,7 @@ import pytest
 from lab.compare.paired import Pairs
 from lab.gate.action import action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, deciding
-from lab.gate.measures import SAFETY, Evidence, judge_compared
+from lab.gate.measures import NO_GOLD, SAFETY, Evidence, judge_compared
 from lab.gate.outputs import by_reason, gravest_first, headline, write_verdict
 from lab.gate.policy import SHIPPED, Policy, Rule, read_policy
 from lab.gate.verdict import Verdict, judge, overall
@@ -92,6 +92,13 @@ def test_safety_is_never_accepted_as_unmeasured(measure: str) -> None:
         limit = Rule("limit", measure, at_most=0, without_data=without_data)
         (_, line) = verdict_of(ACCEPTING, (GUARD, limit), pairs(0.1, 0.001)).lines
         assert (line.status, line.critical, line.unmeasured) == (status, True, False)
+
+
+def test_labels_are_asked_for_only_once_a_memory_is_relevant() -> None:
+    rule = Rule("improve", "GoldNice@6", by=0.0)
+    data = Evidence({}, {}, {}, valued=frozenset({"Success@1"}))
+    assert data.why_nothing(rule).why == "no relevant memory is labelled nice_to_have"
+    assert replace(data, valued=frozenset()).why_nothing(rule) == NO_GOLD
 
 
 def test_failure_of_an_arm_is_not_what_the_data_lacks() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,10 +21,13 @@ from typer.testing import CliRunner
 import lab.runs.resume
 from lab.base.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.base.files import digest
+from lab.base.formatting import is_short_for
 from lab.cli.main import app
+from lab.compare.changes import ArmChanges, Changed
 from lab.gate.line import OF_NIGHTLY
 from lab.gate.policy import Rule
 from lab.gate.schema import verdict_schema
+from lab.nightly.against import named
 from lab.nightly.baselines import approve, get
 from lab.nightly.nightly_folder import runs_of_nightly_run
 from lab.nightly.nightly_run import NightlyRun, run_nightly, write_nightly
@@ -36,6 +40,19 @@ from lab.report.nightly import write_pages
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.tables import read_table, write_table
+
+
+def test_keys_of_a_host_are_short_where_a_change_is_named() -> None:
+    """A host names a session by an id of 36 characters, which its keys hold twice."""
+    session = "add43651-7525-421a-9d0a-019b9b02114f"
+    keys = [f"{session}/{session}/{entry}-a28f-424d-a9ba-9d368be82486" for entry in ("47c050ee", "5074ce3a")]
+    said = named(
+        [ArmChanges("engine", 2, tuple(Changed(session, key, ("injected",)) for key in keys), {"injected": 2})]
+    )
+    shown = re.findall(r"(\S+) of engine", said)
+    assert [len(key) <= 44 and is_short_for(key, whole) for key, whole in zip(shown, keys, strict=True)] == [True, True]
+    assert "nightly/s01/t03 of engine" in named([ArmChanges("engine", 2, (Changed("a", "nightly/s01/t03", ()),), {})])
+
 
 PLAN = """
 name = "trial"

@@ -14,7 +14,7 @@ import pytest
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.verdict import Verdict
+from lab.gate.verdict import Answer, Verdict
 from lab.report.message import (
     MARKS,
     MOST_CHARACTERS,
@@ -46,6 +46,12 @@ def _written(folder: Path, verdict: Verdict) -> Message:
 
 
 MOVED = ["git 0123456789ab -> 123456789abc", *(f"arm hybrid: config.autoRecall.{n} 1 -> 2" for n in "abcd")]
+
+
+def test_message_of_a_verdict_with_a_control_is_whole_sentences(tmp_path: Path) -> None:
+    answer = Answer("hybrid", INCONCLUSIVE, "it is not shown that tiers are worth having: 3 conversations are too few")
+    said = _written(tmp_path, replace(VERDICT, control=answer)).sentence
+    assert said.endswith(". It is not shown that tiers are worth having: 3 conversations are too few.")
 
 
 def _nightly(folder: Path, *verdicts: Verdict, **changed: Any) -> Path:

@@ -95,14 +95,19 @@ def test_parse_arms_refuses_invalid_arms(texts: list[str], message: str) -> None
     assert str(caught.value).startswith(message)
 
 
+NO_SYSTEM = 'mine.json: names no system; add {"lab": {"arm": SYSTEM}}, in an openclaw.json beside autoRecall'
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({}, 'mine.json: names no system; add {"lab": {"arm": SYSTEM}} (known: tier_first_v1,'),
-        ({"lab": {}}, 'mine.json: names no system; add {"lab": {"arm": SYSTEM}} (known: '),
+        ({}, f"{NO_SYSTEM} (known: tier_first_v1,"),
+        ({"lab": {}}, f"{NO_SYSTEM} (known: "),
+        # An openclaw.json with the key at its top.
+        ({"lab": {"arm": "engine"}, "plugins": {"entries": {"openclaw-mem-engine": {"config": {}}}}}, NO_SYSTEM),
         ({"lab": {"arm": "best"}}, "unknown arm 'best'; known:"),
         ({"lab": {"arm": 3}}, "mine.json: lab.arm: expected the name of a system, found 3"),
-        ({"lab": "bm25"}, 'mine.json: names no system; add {"lab": {"arm": SYSTEM}} (known: '),
+        ({"lab": "bm25"}, f"{NO_SYSTEM} (known: "),
         ([], 'mine.json: expected an object with {"lab": {"arm": SYSTEM}} (known: '),
     ],
 )

@@ -13,7 +13,7 @@ from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.completion import policies
 from lab.cli.options import in_utc
-from lab.cli.output import Json, announce, emit, emit_folded, emit_hanging, emit_json, emit_table
+from lab.cli.output import announce, emit, emit_folded, emit_hanging, emit_table
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def audit(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a line is damaged.")] = False,
     listed: Annotated[int, typer.Option(min=0, help="Number of damaged lines to list; all are counted.")] = SHOWN,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Check and summarise the receipts in the logs of a live engine.
 
     Other lines of the logs are ignored. The audit contains counts, shares and line numbers, never texts of memories.
@@ -100,20 +99,24 @@ def audit(
         raise UnusableInput(reason)
     if out is not None:
         write_atomically(out, dump_json(result))
-    empty = nothing_found(result)
-    if as_json:
-        emit_json(result)
-    elif empty is None:
-        _show(result, out)
-    if empty and strict:
-        raise CheckFailed(f"{', '.join(logs)}: {empty}")
-    if empty:
-        announce(empty) if as_json else emit_folded(empty)
-        if out is not None and not as_json:
-            emit(f"written: {out}")
-    damaged = result["damage"]["lines"]
-    if strict and damaged:
-        raise CheckFailed(f"{', '.join(logs)}: {counted(damaged, 'damaged line')}")
+    empty, damaged = nothing_found(result), result["damage"]["lines"]
+    wrong = empty or (counted(damaged, "damaged line") if damaged else None)
+    error = CheckFailed(f"{', '.join(logs)}: {wrong}") if strict and wrong else None
+
+    def show(result: dict[str, Any]) -> None:
+        if empty is None:
+            _show(result, out)
+        elif not error:
+            emit_folded(empty)
+            if out is not None:
+                emit(f"written: {out}")
+
+    def plain(result: dict[str, Any]) -> dict[str, Any]:
+        if empty and not error:
+            announce(empty)
+        return result
+
+    return Result(result, show, plain, error=error)
 
 
 def show(

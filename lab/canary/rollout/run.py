@@ -44,7 +44,7 @@ from lab.canary.rollout.journal import (
 )
 from lab.canary.rollout.recover import SCHEMA, RolledBack, finish, remove_parts, roll_back
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS
-from lab.gate.outputs import Stale, read_verdict, rejudge, write_verdict
+from lab.gate.outputs import Stale, judge_again, read_verdict, rejudge, write_verdict
 from lab.gate.policy import Policy
 from lab.gate.receipts import CANARY as RECEIPT
 from lab.gate.receipts import undone
@@ -363,9 +363,10 @@ def verdict_at(path: Path) -> tuple[Verdict, Path]:
         name = f"; name the folder of a verdict, such as {below[-1].parent}" if below else "; lab gate writes one"
         raise UnusableInput(f"{path}: has no {VERDICT}{name}")
     try:
-        return rejudge(read_verdict(file), file.parent), file.parent
+        return rejudge(stored := read_verdict(file), file.parent), file.parent
     except Stale as stale:
-        raise CannotMeasure(f"{file}: is stale: {stale}; nothing follows from it: run lab gate again") from None
+        again = judge_again(stored)
+        raise CannotMeasure(f"{file}: is stale: {stale}; nothing follows from it: {again}") from None
 
 
 def patch_of(verdict: Verdict, folder: Path, before: Any = None) -> Patch:
@@ -394,6 +395,8 @@ def patch_of(verdict: Verdict, folder: Path, before: Any = None) -> Patch:
 
 
 def _of_receipts(verdict: Verdict, folder: Path, before: Any, *, passed: bool) -> Patch:
+    if verdict.rollback is None and not (folder / RECEIPT).is_file():
+        return Patch({}, f"the verdict is {verdict.status}, and nothing says what was switched, so nothing is set")
     path, old, new = _switched(folder)
     name = ".".join(path)
     if passed:

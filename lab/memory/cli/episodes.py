@@ -15,7 +15,7 @@ from lab.base.formatting import choices, counted, shortened
 from lab.base.set_registry import is_shipped, recordings_at, shown_path
 from lab.cli import completion, options
 from lab.cli.options import Write, in_utc
-from lab.cli.output import Json, counting, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import counting, emit, emit_folded, emit_table
 from lab.cli.results import Result, changed, command_name
 from lab.embedding.vectors import Vectors, embedder_named
 from lab.memory.cli.ledger_read import Profile, is_upstream
@@ -139,15 +139,12 @@ def search(
     embedder: options.Embedder = DEFAULT_MODEL,
     profile: Profile = "seed",
     trace: Annotated[bool, typer.Option("--trace", help="With --json, print the ranking of each search.")] = False,
-    as_json: Json = False,
-) -> None:
+) -> Result:
     """Search events, and group the hits by session.
 
     Without vectors of the embedder's model, hybrid and vector search by words, and say so. Tables shorten the
     summaries; --json prints the payload of each event, with all the text that was kept.
     """
-    if trace and not as_json:
-        raise UnusableInput("--trace: needs --json, which prints it")
     with open_episodes(ledger) as connection:
         found = searching.search(
             connection,
@@ -161,25 +158,31 @@ def search(
             scope=scope,
             upstream=is_upstream(profile),
         )
-    if as_json:
+
+    def show(found: searching.Found) -> None:
+        if trace:
+            raise UnusableInput("--trace: needs --json, which prints it")
+        for session in found.sessions:
+            emit_folded(f"{session.session_id}: {counted(session.hit_count, 'hit')}, best rank {session.best_rank}")
+            _emit_events([hit.event for hit in session.hits])
+            emit()
+        shown = sum(len(session.hits) for session in found.sessions)
+        emit(f"{counted(len(found.sessions), 'session')}, {shown:,} of {counted(len(found.hits), 'event')} found.")
+        for lane, status in (("words", found.lexical_status), ("vectors", found.vector_status)):
+            if status not in (None, "ok"):
+                reason = f"{STATUSES[status]} ({status})" if status in STATUSES else status
+                emit_folded(f"Not searched by {lane}: {reason}.")
+        if found.vector_status in ("missing_embeddings", "other_model", "other_dimension"):
+            emit(
+                f"To embed them: lab memory episodes embed --ledger {quote(str(ledger))} --embedder {quote(embedder)} "
+                "--write"
+            )
+
+    def plain(found: searching.Found) -> dict[str, Any]:
         sessions = [{**session._asdict(), "hits": [_hit(hit) for hit in session.hits]} for session in found.sessions]
-        emit_json({"receipt": found.receipt(), "sessions": sessions, **({"trace": found.trace()} if trace else {})})
-        return
-    for session in found.sessions:
-        emit_folded(f"{session.session_id}: {counted(session.hit_count, 'hit')}, best rank {session.best_rank}")
-        _emit_events([hit.event for hit in session.hits])
-        emit()
-    shown = sum(len(session.hits) for session in found.sessions)
-    emit(f"{counted(len(found.sessions), 'session')}, {shown:,} of {counted(len(found.hits), 'event')} found.")
-    for lane, status in (("words", found.lexical_status), ("vectors", found.vector_status)):
-        if status not in (None, "ok"):
-            reason = f"{STATUSES[status]} ({status})" if status in STATUSES else status
-            emit_folded(f"Not searched by {lane}: {reason}.")
-    if found.vector_status in ("missing_embeddings", "other_model", "other_dimension"):
-        emit(
-            f"To embed them: lab memory episodes embed --ledger {quote(str(ledger))} --embedder {quote(embedder)} "
-            "--write"
-        )
+        return {"receipt": found.receipt(), "sessions": sessions, **({"trace": found.trace()} if trace else {})}
+
+    return Result(found, show, plain)
 
 
 def replay(

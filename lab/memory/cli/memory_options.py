@@ -254,7 +254,8 @@ def opened(
             table.require_changeable()
         columns = table.dimension if table else length or 1
         if embedder is not None:
-            require_dimension(folder, embedder, columns)
+            # Candidates to forget are found by vectors alone.
+            require_dimension(folder, embedder, columns, "use --id" if command == "forget" else "--embedder none")
 
         def embed(texts: Sequence[str]) -> list[list[float]]:
             vectors: list[list[float]] = embedder.encode(texts, role).tolist() if embedder else []

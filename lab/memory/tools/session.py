@@ -164,8 +164,11 @@ def new_length(embedder: Embedder | None, dimension: int | None) -> int:
     return embedder.dimension
 
 
-def require_dimension(folder: Path, embedder: Embedder, columns: int) -> None:
-    """Raise :class:`UnusableInput` if the vectors of an embedder have another length than those of a table."""
+def require_dimension(folder: Path, embedder: Embedder, columns: int, otherwise: str) -> None:
+    """Raise :class:`UnusableInput` if the vectors of an embedder have another length than those of a table.
+
+    ``otherwise`` is what can be done without that embedder.
+    """
     from lab.embedding.endpoint import EndpointEmbedder
 
     if isinstance(embedder, EndpointEmbedder) and not embedder.learned():
@@ -173,7 +176,7 @@ def require_dimension(folder: Path, embedder: Embedder, columns: int) -> None:
     if embedder.dimension != columns:
         raise UnusableInput(
             f"{folder}: its vectors have {columns} numbers, those of the embedder {embedder.dimension}; give the "
-            "embedder that the table was made with, or --embedder none"
+            f"embedder that the table was made with, or {otherwise}"
         )
 
 

@@ -126,6 +126,8 @@ def test_verdict_of_a_changed_policy_is_refused(run: Path, tmp_path: Path) -> No
     assert re.search(
         r"is stale: policy policy\.toml \(sha256 \w{8}, not a shipped policy\) has changed since", done.stderr
     )
+    # The gate's own policy would not know these arms.
+    assert done.stderr.endswith(f"run lab gate again with --policy {policy}\n")
 
 
 @pytest.mark.parametrize(
@@ -167,6 +169,15 @@ def canary(folder: Path, status: str, before: str | None, after: str = ENTRY) ->
     assert verdict.status == status
     write_verdict(verdict, folder)
     return folder
+
+
+@pytest.mark.parametrize("status", LIMIT)
+def test_verdict_on_receipts_of_which_nothing_was_switched_sets_nothing(tmp_path: Path, status: str) -> None:
+    """As that of a host before any switch: no canary left a receipt, and the verdict has no rollback."""
+    (canary(tmp_path, status, "memory-lancedb") / "canary.json").unlink()
+    said = apply(tmp_path, code={"pass": 0, "fail": 1, "inconclusive": 3}[status])
+    assert said["patch"] == {}
+    assert said["why"] == f"the verdict is {status}, and nothing says what was switched, so nothing is set"
 
 
 def edited(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

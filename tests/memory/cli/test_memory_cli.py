@@ -310,7 +310,9 @@ def test_preflight_decides(tmp_path: Path, script: str, more: dict[str, Any], co
 def test_tables_that_do_not_fit(tmp_path: Path) -> None:
     plugin_table(tmp_path, 1)
     one_line(memory("store", tmp_path, "x"), 2, "its vectors have 8 numbers, those of the embedder 64")
-    one_line(memory("recall", tmp_path, "x"), 2, "--embedder none")
+    one_line(memory("recall", tmp_path, "x"), 2, "or --embedder none")
+    # Candidates are found by vectors alone, so searching by words is no way out.
+    one_line(memory("forget", tmp_path, "--query", "x"), 2, "the table was made with, or use --id")
     one_line(memory("list", tmp_path / "none"), 2, "is not a LanceDB folder")
     done = run_here("memory", "store", tmp_path / "new", "x", "--embedder", "none")
     one_line(done, 2, "a new table needs --dimension")
