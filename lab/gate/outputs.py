@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -16,6 +17,7 @@ from xml.etree import ElementTree
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import digest, dump_json, read_json, read_text, write_atomically
 from lab.base.formatting import counted, markdown, number
+from lab.compare.comparable import named
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, SKIPPED, Line, deciding
 from lab.gate.policy import Policy, read_policy, shipped_policies
 from lab.gate.receipts import read_audit, undone
@@ -503,10 +505,11 @@ def _annotation(verdict: Verdict, is_error: bool, text: str) -> str:
     return f"::{'error' if is_error else 'warning'} title={title}::{message}"
 
 
-def by_reason(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
+def by_reason(lines: Sequence[Line], most: int = sys.maxsize) -> Iterator[tuple[str, str]]:
     """Yield status and reason of lines in their order, merging lines with equal reasons; advisory ones in brackets.
 
-    A measure that the data cannot have is named once, whatever it is compared with.
+    A measure that the data cannot have is named once, whatever it is compared with. ``most`` rules of one reason are
+    named, and the others counted.
     """
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
@@ -517,7 +520,7 @@ def by_reason(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
         decides = any(line.critical for line in group)
         labels = ((line.measure if line.unmeasured else line.label, line.critical) for line in group)
         names = dict.fromkeys(label if critical or not decides else f"({label})" for label, critical in labels)
-        yield status if decides else f"({status})", f"{', '.join(names)}: {why}"
+        yield status if decides else f"({status})", f"{named(list(names), most)}: {why}"
 
 
 def reason(line: Line) -> str:

@@ -46,8 +46,8 @@ from lab.studies.acceptance.verdict import SCHEMA as ACCEPTANCE
 
 # Each status has a mark of its own, so that it does not depend on colour.
 MARKS = {PASS: "✔", FAIL: "✖", INCONCLUSIVE: "?", ERROR: "!"}
-# Rules in a message, and characters of each; the page has all of them.
-MOST_RULES, MOST_CHARACTERS = 8, 400
+# Rules in a message, rules named for one reason, and characters of each; the page has all of them.
+MOST_RULES, MOST_NAMES, MOST_CHARACTERS = 8, 8, 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _page(folder: Path, name: str, link: str | None) -> str | None:
 def _rules(lines: Sequence[Line], of: str = "") -> list[str]:
     """Return the critical rules that did not pass, most severe first; those with one reason are one entry."""
     deciding = [replace(line, reason=_without_name(line)) for line in gravest_first(lines) if line.critical]
-    return [_line(f"{of}{status}: {text}") for status, text in by_reason(deciding)]
+    return [_line(f"{of}{status}: {text}") for status, text in by_reason(deciding, MOST_NAMES)]
 
 
 def _without_name(line: Line) -> str:

@@ -19,6 +19,7 @@ from lab.report.message import (
     MARKS,
     MOST_CHARACTERS,
     MOST_HEADER,
+    MOST_NAMES,
     MOST_RULES,
     MOST_SECTION,
     WIDTH,
@@ -104,6 +105,14 @@ def test_long_verdicts_are_cut_and_counted(tmp_path: Path) -> None:
     assert (len(made.rules), made.more) == (MOST_RULES, 30 - MOST_RULES)
     assert {len(rule) for rule in made.rules} == {MOST_CHARACTERS}
     assert f"and {30 - MOST_RULES} more, on the page" in as_text(made)
+
+
+def test_reason_of_many_rules_is_not_cut_off(tmp_path: Path) -> None:
+    few = [f"lanes.worst_window_{number}" for number in range(21)]
+    lines = tuple(Line("receipts", name, INCONCLUSIVE, True, f"{name}: 18 recalls", "282 more") for name in few)
+    (rule,) = _written(tmp_path, replace(VERDICT, status=INCONCLUSIVE, lines=lines)).rules
+    named = f"{', '.join(few[:MOST_NAMES])} and {len(few) - MOST_NAMES} more"
+    assert rule == f"inconclusive: {named}: 18 recalls. What would settle it: 282 more."
 
 
 def test_rules_with_one_reason_are_one_entry(tmp_path: Path) -> None:

@@ -402,6 +402,8 @@ def _of_receipts(verdict: Verdict, folder: Path, before: Any, *, passed: bool) -
     if passed:
         return Patch({path: new}, f"the canary passed, so {name} may stay {new!r}")
     why = f"the verdict is {verdict.status}"
+    if before is None and verdict.undone:
+        return Patch({}, f"{why}; {verdict.undone[0].lower()}{verdict.undone[1:].removesuffix('.')}")
     if before is not None and at_path(before, path) != new:
         return Patch({}, f"{why}, and {name} is not {new!r}, so there is nothing to set back")
     if verdict.status == INCONCLUSIVE:

@@ -264,6 +264,19 @@ def test_canary_that_did_not_pass_sets_back_what_is_still_switched(
     assert ("keep the window open, or end it" in " ".join(said.split())) is (status == "inconclusive")
 
 
+@pytest.mark.parametrize(("status", "code"), [("fail", 1), ("inconclusive", 3)])
+def test_canary_that_was_rolled_back_gives_no_order(tmp_path: Path, status: str, code: int) -> None:
+    folder = canary(tmp_path, status, "memory-lancedb")
+    altered(folder / "canary.json", '"before"', '"rolled_back": true, "before"')
+    said = apply(folder, code=code)
+    assert said["patch"] == {}
+    assert said["why"] == f"the verdict is {status}; rolled back: plugins.slots.memory is memory-lancedb again"
+    # What was switched again since is set back all the same.
+    config = tmp_path / "openclaw.json"
+    config.write_text(ENGINE, "utf-8")
+    assert apply(folder, "--config", config, code=code)["patch"] == {"plugins": {"slots": {"memory": "memory-lancedb"}}}
+
+
 def test_key_that_the_plugin_lacks_is_named(tmp_path: Path) -> None:
     from lab.canary.rollout.run import Patch, applied
 
