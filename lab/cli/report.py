@@ -11,7 +11,7 @@ from lab.base.progress import beating
 from lab.cli import completion, options
 from lab.cli.output import announce, emit, emit_folded
 from lab.cli.results import Result
-from lab.cli.verdict_tables import emit_action
+from lab.cli.verdict_tables import emit_action, policy_place
 
 if TYPE_CHECKING:
     from lab.report.build import Built
@@ -45,14 +45,16 @@ def report(
     allow_failed: options.AllowFailed = False,
 ) -> Result:
     """Write report.html and report.md into a run."""
+    from lab.gate.outputs import read_verdict
     from lab.report.build import write_report
-    from lab.runs.directory import open_run
+    from lab.runs.directory import VERDICT, open_run
 
     def show(built: Built) -> None:
         found = built.opening
         judged = f"{found.word} (policy {found.policy}): {found.why}" if found.policy else found.means
         emit_folded(sentence(judged))
-        emit_action(found.action, {"DIR": run})
+        verdict = run / VERDICT
+        emit_action(found.action, {"DIR": run, **(policy_place(read_verdict(verdict)) if verdict.is_file() else {})})
         emit(f"Open {built.files[0]}")
 
     opened = open_run(run, allow_failed=allow_failed)

@@ -32,6 +32,12 @@ def _placed(word: str, named: Mapping[str, Path | None]) -> str:
     return f"{path}{colon}{rest}" if (path := named.get(name)) else word
 
 
+def policy_place(verdict: Verdict) -> dict[str, Path | None]:
+    """Return where the file is that a command names as its policy; nothing for a shipped policy."""
+    file = verdict.evidence.policy_file if verdict.evidence else None
+    return {Path(file).name: Path(file)} if file else {}
+
+
 def emit_command(words: Sequence[str]) -> None:
     """Print a command that can be copied, with a backslash where a line continues."""
     lines = [words[0]]
@@ -62,7 +68,7 @@ def emit_verdict(
         named = {"LOG": Path(verdict.audit["files"][0]), **named}
     emit_folded(headline(verdict))
     emit_notes(notes(verdict))
-    emit_action(action_of(verdict, asked, turn, shown=dict), named)
+    emit_action(action_of(verdict, asked, turn, shown=dict), {**named, **policy_place(verdict)})
     if audit := verdict.audit:
         period = f", {audit['first_time']} to {audit['last_time']}" if audit["first_time"] else ""
         emit_folded(f"{counted(audit['receipts'], 'receipt')}, {audit['answered']} with an answer{period}")

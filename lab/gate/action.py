@@ -135,7 +135,9 @@ def action_of(
         return Action(back if back.endswith(".") else f"{back}.", _command_of(verdict, folder))
     if verdict.status == FAIL and not verdict.run:
         # Without a rollback, nothing was switched.
-        return Action("Mend the engine that wrote these receipts, as the rules that fail say.", _judge(verdict, folder))
+        return Action(
+            "Mend the engine that wrote these receipts, as the rules that fail say.", judge_command(verdict, folder)
+        )
     if verdict.status == FAIL:
         keep = (
             f"Keep {verdict.baseline}." if verdict.baseline and not verdict.against else "Do not roll this change out."
@@ -156,7 +158,7 @@ def _turns_of(keep: str, verdict: Verdict, failing: Sequence[Line], folder: str)
     """Return how to see the turns at which a failing rule became worse, or what changed since another run."""
     is_shown = any(line.kind in DIFFERENCES and line.slice is None for line in failing)
     if not is_shown or not verdict.candidate or not verdict.baseline:
-        return Action(f"{keep} Then look at the rules that fail.", _judge(verdict, folder))
+        return Action(f"{keep} Then look at the rules that fail.", judge_command(verdict, folder))
     if verdict.against:
         arms = ["--baseline", f"DIR2:{verdict.candidate}", "--candidate", verdict.candidate, "--all"]
         return Action(f"{keep} Then look at what changed.", join(["lab", "compare", folder, *arms]))
@@ -242,17 +244,17 @@ def _command_of(verdict: Verdict, folder: str) -> str | None:
     group, _ = _largest(lines)
     text = f"{group[0].reason} {group[0].settles or ''}"
     if found := _ADD.search(text):
-        return f"{_judge(verdict, folder)} {found[1]}"
+        return f"{judge_command(verdict, folder)} {found[1]}"
     if verdict.audit is not None and not verdict.run:
         # The log of a live engine goes on, so a later audit has more receipts.
-        return f"{AUDIT} && {_judge(verdict, folder)}"
+        return f"{AUDIT} && {judge_command(verdict, folder)}"
     named = _COMMAND.search(text)
     if named and named[1] == POOL:
         return POOLED
     return named[1] if named else None
 
 
-def _judge(verdict: Verdict, folder: str) -> str:
+def judge_command(verdict: Verdict, folder: str) -> str:
     """Return the command that gives this verdict."""
     file = verdict.evidence.policy_file if verdict.evidence else None
     judged = [folder] if verdict.run else ["--receipts", "AUDIT"]

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from lab.base.formatting import counted, sentence
 from lab.compare.paired import Comparison, Difference
-from lab.gate.action import POOLED, Action, action_of, why
+from lab.gate.action import POOLED, Action, action_of, judge_command, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, deciding
+from lab.gate.outputs import read_verdict
 from lab.gate.policy import DIFFERENCES, read_policy
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import MEASURES, entry_of, in_words
@@ -19,7 +20,7 @@ from lab.replay.command import arguments
 from lab.report.comparison import judged, shown, worse
 from lab.report.contrasts import Changed
 from lab.report.units import change_of, is_share, mean_of, percent, span_of
-from lab.runs.directory import RunDirectory
+from lab.runs.directory import VERDICT, RunDirectory
 from lab.runs.notes import of_host
 from lab.runs.scores import read_gold
 
@@ -65,8 +66,10 @@ def opening_of(
     basis = _basis(run, verdict, comparison, probes)
     if verdict is None:
         about = f"{candidate} against {baseline}" if baseline else f"{candidate} alone"
-        act = _unjudged(run)
-        return Opening(NOT_JUDGED, *_names(NOT_JUDGED), about, "", "", act, _sure([], comparison), (), basis)
+        word, means = _names(NOT_JUDGED)
+        if (run.path / VERDICT).is_file():
+            means = "the verdict of this run is stale"
+        return Opening(NOT_JUDGED, word, means, about, "", "", _unjudged(run), _sure([], comparison), (), basis)
     if comparison and is_another_pair(verdict, comparison, run):
         # Its own pair, and the verdict beside it: a word of the gate would be read as one on these arms.
         about = f"{candidate} against {baseline}"
@@ -119,10 +122,12 @@ def is_another_pair(verdict: Verdict, comparison: Comparison, run: RunDirectory)
 
 
 def _unjudged(run: RunDirectory) -> Action:
-    """Return what to do with a run that no gate has judged; policy rollout needs its two arms."""
+    """Return what to do with a run whose verdict is stale, or that has none; policy rollout needs its two arms."""
     if run.manifest.failed:
         names = " and ".join(run.manifest.failed)
         return Action(f"Mend {names}, and replay again: a gate judges no run with failed recalls.")
+    if (stale := run.path / VERDICT).is_file():
+        return Action("Judge this run again.", judge_command(read_verdict(stale), "DIR"))
     if not read_gold(run):
         judge = "No turn is judged, and so no policy can decide. Judge some, and replay with --golden."
         return Action(judge, "lab golden judge POOL --out GOLDEN" if of_host(run.manifest.resolved) else POOLED)

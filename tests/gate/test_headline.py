@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from lab.cli.verdict_tables import emit_verdict
-from lab.gate.action import why
+from lab.gate.action import action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import by_status, headline, rollback, summary
 from lab.gate.policy import Policy, Rule, read_policy
-from lab.gate.verdict import Answer, Verdict, judge
+from lab.gate.verdict import Answer, Inputs, Verdict, judge
 from lab.runs.directory import RunDirectory
 
 ABOUT = "The new policy does no more harm."
 HARM = Line("guard", "Forbidden@6", FAIL, True, "Forbidden@6: worse", baseline=0.119, candidate=0.441)
 STALE = Line("guard", "StaleRecall", FAIL, True, "StaleRecall: worse", baseline=0.155, candidate=0.307)
+GRAVE_LIMIT = Line("limit", "WrongScope", FAIL, True, "", candidate=0.25, limit="at most 0")
 LINES = (
     HARM,
     Line("guard", "CleanHit@6", INCONCLUSIVE, True, "CleanHit@6: open"),
@@ -40,7 +41,7 @@ def test_headline_names_slices_controls_limits_and_how_many_more() -> None:
     lines = (
         replace(HARM, slice="type=todo"),
         replace(HARM, against="hybrid"),
-        Line("limit", "WrongScope", FAIL, True, "", candidate=0.25, limit="at most 0"),
+        GRAVE_LIMIT,
         STALE,
         Line("guard", "InjectedChars", FAIL, True, "", baseline=100.0, candidate=900.0),
     )
@@ -120,6 +121,14 @@ def test_tables_keep_labels_and_intervals_whole_in_80_columns(
     assert ["InjectedChars", "(pass)", "0.711", "0.609", "-71.607", "-83.570", "…", "-59.644"] in rows
     for name in ("cross_language", "wrong_scope_temptation"):
         assert [name, "(inconclusive)", "0.711", "0.609", "+0.100", "-0.100", "…", "+0.300"] in rows
+
+
+def test_command_on_the_terminal_names_the_policy_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """A page names no folder; a command that is printed is run as it is printed."""
+    verdict = replace(VERDICT, evidence=Inputs("0", None, {}, "deep/mine.toml"), lines=(GRAVE_LIMIT,))
+    assert str(action_of(verdict).command).endswith("--policy mine.toml")
+    emit_verdict(verdict)
+    assert "--policy deep/mine.toml" in capsys.readouterr().out
 
 
 def test_table_says_why_the_candidate_has_two_figures(capsys: pytest.CaptureFixture[str]) -> None:

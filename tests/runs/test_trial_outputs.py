@@ -187,6 +187,11 @@ def test_report_verdict_on_older_contents_is_not_shown(run: RunDirectory, replay
     assert "INCONCLUSIVE" not in text
     assert "verdict.json is stale and is not shown: the run has changed since" in text
     assert "Run lab gate again" in text
+    page = (again.path / "report.html").read_text("utf-8")
+    assert "the verdict of this run is stale" in page
+    assert "Judge this run again." in page
+    assert "lab gate DIR --policy rollout" in re.sub(r"<[^>]+>", "", page)
+    assert "no gate has judged this run" not in page
     _judged(again)
     assert "(policy rollout)" in _pages(again)
 
