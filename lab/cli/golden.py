@@ -75,14 +75,17 @@ def pool(
     from lab.golden.files import read_golden, write_new
     from lab.golden.judging import aside, judged_keys
     from lab.recordings.readers import not_among
-    from lab.replay.pool import Chosen, make_capture_pool, make_pool
+    from lab.replay.pool import Chosen, NothingToPool, make_capture_pool, make_pool
 
     not_among(Path(request.path), request.format, out)
     again = [probe.turn for probe in read_golden(probes_of).probes if probe.turn] if probes_of else []
     chosen = Chosen((*(turn or ()), *again), every, turns)
     if captures and (any(chosen) or unjudged or request.arms):
         raise UnusableInput("--captures pools every candidate of every turn; give no arms, turns or --unjudged")
-    pooled = make_capture_pool(request) if captures else make_pool(request, depth, chosen, announce)
+    try:
+        pooled = make_capture_pool(request) if captures else make_pool(request, depth, chosen, announce)
+    except NothingToPool as error:
+        raise UnusableInput(f"{error}; a smaller --depth pools turns with fewer") from None
     if unjudged:
         pooled = pooled.without(judged_keys(read_golden(unjudged), aside(unjudged)), unjudged)
     write_new(out, pooled.as_bytes())

@@ -500,8 +500,8 @@ def _difference(test: Tested, policy: Policy, corrected: Corrected) -> Line:
     if status == INCONCLUSIVE:
         if oriented + half_width < threshold:
             reason += (
-                f"; the interval lies below that, but the test, corrected over {corrected.tests} rules, is not "
-                f"significant at the fail level, {policy.fail_level:g}"
+                f"; the interval lies below that, but the test, corrected over {counted(corrected.tests, 'rule')}, is "
+                f"not significant at the fail level, {policy.fail_level:g}"
             )
         # The smallest possible p of a sign-flip test halves with each conversation, so significance needs a minimum.
         is_pass = oriented > threshold

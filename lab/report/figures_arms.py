@@ -474,7 +474,8 @@ def slices_chart(slices: Sequence[Slice], baseline: str, candidate: str) -> Char
     worse = [part for part in drawn if part.difference.is_better is False]
     title = f"{measure} is not shown to be worse in any slice"
     if worse:
-        title = f"{measure} is worse in {counted(len(worse), 'slice')}, most of all {_name(worse[0])}"
+        among = ", most of all" if len(worse) > 1 else ":"
+        title = f"{measure} is worse in {counted(len(worse), 'slice')}{among} {_name(worse[0])}"
     elif shown and all(map(_has_too_few, (part.difference for part in shown))):
         title = f"{measure}: every slice has too few conversations to show a difference"
     which = f"all {len(drawn)}" if len(shown) == len(drawn) else f"the worst {len(shown)} of {len(drawn)}"

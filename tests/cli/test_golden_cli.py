@@ -77,6 +77,12 @@ def test_pool_is_not_overwritten(place: Path) -> None:
         )
 
 
+def test_pool_of_too_few_memories_says_which_option_takes_them(place: Path, tmp_path: Path) -> None:
+    recordings = place / "datasets" / "mine"
+    with pytest.raises(UnusableInput, match=r"with 1000 memories or more: nothing to pool; a smaller --depth pools"):
+        _run("pool", recordings, "--format", "lab", "--out", tmp_path / "p.jsonl", "--depth", 999, "--arm", "recency")
+
+
 def test_pool_inside_the_recordings_is_refused(place: Path) -> None:
     recordings = place / "datasets" / "mine"
     with pytest.raises(UnusableInput, match="would later be read as one of the recordings"):

@@ -81,6 +81,10 @@ def test_families_are_corrected_apart() -> None:
     together = next(judge_compared(POLICY, [replace(harm, family="rules"), *others], data))
     assert together.status == INCONCLUSIVE
     assert "corrected over 41 rules" in together.reason
+    # A rule alone in its family, of too few conversations to fail.
+    few = replace(data, pairs={"Forbidden@6": pairs(0.2, 0.001, 6, "Forbidden@6")})
+    alone = next(judge_compared(replace(POLICY, minimum_conversations=6, fail_level=0.001), [harm], few))
+    assert "corrected over 1 rule, is not significant" in alone.reason
 
 
 def test_slice_fails_if_worse_and_decides_nothing_otherwise() -> None:

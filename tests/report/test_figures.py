@@ -310,7 +310,10 @@ def test_slices_chart_title_names_the_worst_slice() -> None:
     assert slices_chart(SLICES, "base", "cand").words.title == title
     worse = Slice("type", "rule", _difference("Success@6", -0.4, -0.6, -0.2))
     chart = slices_chart([worse, *SLICES], "base", "cand")
-    assert chart.words.title == "Success@6 is worse in 1 slice, most of all type = rule"
+    assert chart.words.title == "Success@6 is worse in 1 slice: type = rule"
+    less = Slice("type", "todo", _difference("Success@6", -0.3, -0.5, -0.1))
+    both = slices_chart([worse, less, *SLICES], "base", "cand").words.title
+    assert both == "Success@6 is worse in 2 slices, most of all type = rule"
     assert _panel(chart).rows[0][:2] == ("type = rule", "10 probes")
 
 

@@ -260,7 +260,7 @@ def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
                 emit_folded(f"- {status}: {reason}")
     for note in (*plan.change.notes, *outcome.notes, *(done.notes if done else ())):
         emit_folded(f"note: {note}")
-    emit(f"{plan.out}: {', '.join(sorted(path.name for path in plan.out.iterdir()))}")
+    emit_folded(f"{plan.out}: {', '.join(sorted(path.name for path in plan.out.iterdir()))}")
 
 
 def recover(
