@@ -117,8 +117,12 @@ def moved(before: Manifest, after: Manifest) -> tuple[str, ...]:
 
 
 def cause(moved: Sequence[str], arm: str | None = None) -> str:
-    """Return the first manifest differences in one clause, for ``arm`` those that are not of another arm."""
+    """Return the first manifest differences in one clause, for ``arm`` those that are not of another arm.
+
+    What was configured comes before the code and the packages, whose new versions may change nothing.
+    """
     mine = [text for text in moved if arm is None or not text.startswith("arm ") or text.startswith(f"arm {arm}: ")]
+    mine.sort(key=lambda text: not text.startswith("arm "))
     more = f" and {counted(len(mine) - MOST_CAUSES, 'more difference')}" if len(mine) > MOST_CAUSES else ""
     return f"{'; '.join(mine[:MOST_CAUSES])}{more}" if mine else "no difference in the manifests"
 

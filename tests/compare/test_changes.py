@@ -156,7 +156,8 @@ def test_changes_name_the_changed_knob(make_run: MakeRun, run: RunDirectory) -> 
 
 def test_cause_of_an_arm_leaves_out_what_differs_in_others() -> None:
     moved = ["numpy 1 -> 2", "arm a: cutoff 6 -> 5", "arm b: cutoff 6 -> 4", "depth 50 -> 20", "golden x -> y"]
-    assert cause(moved, "a") == "numpy 1 -> 2; arm a: cutoff 6 -> 5; depth 50 -> 20 and 1 more difference"
+    # What an operator set leads, also where the lab was updated as well.
+    assert cause(moved, "a") == "arm a: cutoff 6 -> 5; numpy 1 -> 2; depth 50 -> 20 and 1 more difference"
     assert cause(moved[1:3], "c") == cause([]) == "no difference in the manifests"
 
 

@@ -70,7 +70,7 @@ def _result(name: str, status: str) -> SetResult:
         for arm in ARMS:
             has_changed = status == FAIL and arm == "tier_quota_v1"
             why = (
-                "numpy 2.3.1 -> 2.3.2; arm tier_quota_v1: config.autoRecall.quotas.mustMax 2 -> 3: 12 of 684 receipts "
+                "arm tier_quota_v1: config.autoRecall.quotas.mustMax 2 -> 3; numpy 2.3.1 -> 2.3.2: 12 of 684 receipts "
                 "changed (choir-tour/s01/t01 of tier_quota_v1, choir-tour/s02/t01 of tier_quota_v1, "
                 "choir-tour/s03/t01 of tier_quota_v1 and 9 more; in item_key, block)"
                 if has_changed

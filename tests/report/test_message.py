@@ -189,7 +189,9 @@ def test_nightly_message_counts_sets_and_names_the_command(tmp_path: Path) -> No
     made = message_at(_nightly(tmp_path, passed, failed, trial=["store lance"]))
     unchecked = "[not checked: its plan is not there]"
     assert made.title == f"FAIL: nightly run of 2026-11-24, plan mine [trial: store lance] {unchecked}"
-    assert made.sentence == f"Since the baseline: {'; '.join(MOVED[:3])} and 2 more differences. 1 of 2 sets failed: a."
+    assert (
+        made.sentence == f"Since the baseline: {'; '.join(MOVED[1:4])} and 2 more differences. 1 of 2 sets failed: a."
+    )
     assert message_at(_nightly(tmp_path, passed)).sentence == "1 of 1 set passed: b."
     # What the policy accepts as unmeasured is named, and the word does not hide it.
     stale = Line("guard", "StaleRecall", SKIPPED, True, "not measurable here: no memory is superseded", unmeasured=True)

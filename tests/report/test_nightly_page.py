@@ -31,8 +31,8 @@ def _words(page: Path) -> str:
         (
             "fail",
             (
-                "FAIL not as approved Why Since the baseline: numpy 2.3.1 -> 2.3.2; arm tier_quota_v1: "
-                "config.autoRecall.quotas.mustMax 2 -> 3. operators: 12 of 684 receipts of tier_quota_v1 changed"
+                "FAIL not as approved Why Since the baseline: arm tier_quota_v1: config.autoRecall.quotas.mustMax "
+                "2 -> 3; numpy 2.3.1 -> 2.3.2. operators: 12 of 684 receipts of tier_quota_v1 changed"
             ),
             "lab explain sets/operators/run choir-tour/s01/t01 --arm tier_quota_v1",
         ),
