@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from threading import Event
+from collections.abc import Callable
+from threading import Event, active_count
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,19 +67,37 @@ def test_each_once_announces_notes_once_and_progress_always() -> None:
     assert lines == ["attic: its own memory is ignored", "attic: done (1 of 1)", "attic: done (1 of 1)"]
 
 
-def test_beating_says_so_until_the_block_ends(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+def test_beating_says_so_while_the_block_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BEAT", 0.001)
-    clock[0], said, heard = 0.0, [], Event()
+    said: list[str] = []
+    heard, before = Event(), active_count()
 
     def announce(text: str) -> None:
         said.append(text)
         heard.set()
 
     with beating(announce, "drawing"):
-        clock[0] = 20.0
-        heard.clear()
         assert heard.wait(60)
-    number = len(said)
-    assert said[-1] == "drawing (20 s so far)"
-    assert not heard.clear()
-    assert (heard.wait(0.05), len(said)) == (False, number)
+    assert (said[0][:9], said[0][-8:], active_count() <= before) == ("drawing (", " so far)", True)
+
+
+def test_beating_is_quiet_where_something_was_said(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+    beats: list[Callable[[], None]] = []
+    ticks = iter([False, False, True])
+
+    class Ticks(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            clock[0] += timeout or 0
+            return next(ticks)
+
+    def thread(target: Callable[[], None], daemon: bool) -> SimpleNamespace:
+        beats.append(target)
+        return SimpleNamespace(start=lambda: None, join=lambda: None)
+
+    monkeypatch.setattr(module, "Event", Ticks)
+    monkeypatch.setattr(module, "Thread", thread)
+    said: list[str] = []
+    with beating(said.append, "drawing") as tell:
+        tell("drawn")
+        beats[0]()
+    assert said == ["drawn", "drawing (20 s so far)"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 
 from lab.base.formatting import Announce, duration
@@ -12,7 +12,7 @@ from lab.base.formatting import Announce, duration
 # Below this many seconds the time left is not worth reading; before this many parts it would be a guess, because the
 # first ones wait for a model or for the other processes.
 SHORT, FEWEST = 5.0, 3
-# Seconds after which something that is under way says so.
+# Seconds of silence after which something that is under way says so.
 BEAT = 10.0
 
 
@@ -38,18 +38,26 @@ def each_once(announce: Announce) -> Announce:
 
 
 @contextmanager
-def beating(announce: Announce, what: str) -> Iterator[None]:
-    """Announce every :data:`BEAT` seconds how long the block has taken, as in ``WHAT (20 s so far)``."""
-    began, over = time.perf_counter(), Event()
+def beating(announce: Announce, what: str) -> Iterator[Announce]:
+    """Yield a function that announces; where it was silent for :data:`BEAT` seconds, say ``WHAT (20 s so far)``."""
+    began, over, told = time.perf_counter(), Event(), Event()
+
+    def tell(text: str) -> None:
+        told.set()
+        announce(text)
 
     def beat() -> None:
-        while not over.wait(BEAT):
-            announce(Passing(f"{what} ({duration(time.perf_counter() - began)} so far)"))
+        # Whoever reads the output may be gone.
+        with suppress(OSError, ValueError):
+            while not over.wait(BEAT):
+                if not told.is_set():
+                    announce(Passing(f"{what} ({duration(time.perf_counter() - began)} so far)"))
+                told.clear()
 
     thread = Thread(target=beat, daemon=True)
     thread.start()
     try:
-        yield
+        yield tell
     finally:
         over.set()
         thread.join()

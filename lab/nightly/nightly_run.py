@@ -344,10 +344,10 @@ def require_derived(result: Mapping[str, Any], verdicts: Mapping[str, Verdict], 
             lines = [_reproduces(again), *([] if again.changed else _by_rules(nightly_set, plan, run, exact, ""))]
             view = None if again.changed else _apart(nightly_set, place / SINCE, run, exact)
             lines += rules_apart(nightly_set, plan.policy, view) if view else []
-            # What earlier nights had decides the other lines. Lines that were taken out cannot say so themselves.
+            # What earlier nightly runs had decides the other lines. Lines that were taken out cannot say so themselves.
             has_more = view is not None or _may_lack(nightly_set, place / SINCE / "home")
             if nightly_set.added == JUDGE and not again.changed and has_more:
-                unchecked = "what was added since is not compared again with earlier nights"
+                unchecked = "what was added since is not compared again with earlier nightly runs"
         except (LabError, StopIteration) as error:
             raise Stale(f"set {name!r} cannot be judged again: {error or 'its plan has no such set'}") from None
         for what, now in (("reproduces", again), ("exact", exact)):

@@ -321,9 +321,9 @@ def missed(
             present[arm][1] += len(found.injected.intersection(relevant))
             present[arm][2] += len(found.pinned.intersection(relevant) - found.injected)
     progress = Progress(len(todo))
-    with beating(announce, "explaining every recall at a probe"):
+    with beating(announce, "explaining every recall at a probe") as tell:
         for part in mapped(_conversation, todo, jobs):
-            announce(progress.next("conversations"))
+            tell(progress.next("conversations"))
             rows += part
     return rows, {arm: _counts(arm, numbers, rows) for arm, numbers in present.items()}
 

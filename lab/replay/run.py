@@ -22,7 +22,7 @@ from typing import NamedTuple
 from lab.base.errors import CannotMeasure, CannotWrite, LabError, UnusableInput
 from lab.base.files import digest, dump_json, only_writer, write_atomically
 from lab.base.formatting import counted, free_of_credentials
-from lab.base.progress import Progress
+from lab.base.progress import Progress, beating
 from lab.base.shape import to_json
 from lab.golden.model import Judgement, Probe
 from lab.recordings.host_prompts import Suspect
@@ -336,14 +336,15 @@ def _replay_into(
         uncached = [recording for recording in waiting if not (use_cache and is_cached(plan, recording))]
         embedded = prepare(plan, uncached, sources, announce)
         progress = Progress(len(assigned), len(skipped))
-        for conversation, result in replay_each(plan, waiting, sources, workers, use_cache=use_cache):
-            problem = _keep(run, conversation, result)
-            if problem is None:
-                done.append(conversation)
-                announce(progress.next(f"{conversation}: done"))
-            else:
-                problems[conversation] = problem
-                announce(f"{conversation}: failed: {problem}")
+        with beating(announce, "replaying") as tell:
+            for conversation, result in replay_each(plan, waiting, sources, workers, use_cache=use_cache):
+                problem = _keep(run, conversation, result)
+                if problem is None:
+                    done.append(conversation)
+                    tell(progress.next(f"{conversation}: done"))
+                else:
+                    problems[conversation] = problem
+                    tell(f"{conversation}: failed: {problem}")
     failures = [
         {"conversation": name, "phase": "replay", "reason": problems[name]} for name in assigned if name in problems
     ]

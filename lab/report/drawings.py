@@ -152,7 +152,7 @@ FIGURES = (
         "forest",
         "comparison",
         "",
-        "Intervals are clustered by conversation, so they hold for other conversations like these.",
+        "An interval, where there is one, is clustered by conversation and holds for other conversations like these.",
         _forest,
     ),
     ReportFigure(

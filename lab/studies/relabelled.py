@@ -160,9 +160,9 @@ def relabelled(
     tallies: dict[Key, list[Tally]] = {}
     progress = Progress(len(plan.recordings))
     each = [(plan, recording, assignments) for recording in plan.recordings]
-    with beating(announce, f"replaying under {counted(len(assignments), 'sample')} of labels"):
+    with beating(announce, f"replaying under {counted(len(assignments), 'sample')} of labels") as tell:
         for part in mapped(_conversation, each, jobs):
-            announce(progress.next("conversations"))
+            tell(progress.next("conversations"))
             for key, tally in part.items():
                 tallies.setdefault(key, []).append(tally)
     return tallies

@@ -119,7 +119,7 @@ def test_home_that_grows_over_nights(lab: Lab, shared: Callable[..., Path], tmp_
     assert _lines(judged["plain"], "added") == {"hybrid receipts": ("fail", True)}
     (folder,) = (tmp_path / "reports" / "nightly").glob("2026-11-24-*")
     done = lab("nightly", "message", folder, cwd=tmp_path)
-    assert "[not checked: what was added since is not compared again with earlier nights]" in " ".join(
+    assert "[not checked: what was added since is not compared again with earlier nightly runs]" in " ".join(
         done.stdout.split()
     ), done.stderr
 

@@ -103,7 +103,7 @@ def test_message_says_that_what_was_added_is_not_judged_again(recordings: Callab
     assert _status(fourth, "added") == {"hybrid receipts": ("pass", True)}
     file = fourth.folder / "nightly.json"
     found = json.loads(file.read_bytes())
-    note = "[not checked: what was added since is not compared again with earlier nights]"
+    note = "[not checked: what was added since is not compared again with earlier nightly runs]"
     assert note in message_at(fourth.folder).title
     lines = found["sets"][0]["verdict"]["lines"]
     kept = [line for line in lines if line["kind"] != "added"]

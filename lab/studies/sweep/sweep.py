@@ -20,7 +20,7 @@ from lab.base.errors import CannotMeasure, LabError, NotARun, UnusableInput, des
 from lab.base.files import digest, dump_json, file_name, only_writer, read_json, remove_leftovers, write_atomically
 from lab.base.formatting import free_of_credentials
 from lab.base.processes import worker_pool
-from lab.base.progress import Progress
+from lab.base.progress import Progress, beating
 from lab.base.shape import expect, field
 from lab.compare.comparable import equal_notes
 from lab.recordings.model import EQUAL, Recording
@@ -152,9 +152,10 @@ def _sweep_into(out: Path, plan: Plan, grid: Grid, draws: Sequence[Draw], jobs: 
         recordings = {job.recording.conversation: job.recording for job in waiting}
         prepare(plan, list(recordings.values()), open_sources(plan), announce)
     progress = Progress(total, total - len(waiting))
-    for job in _each(waiting, jobs):
-        draw_text = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
-        announce(progress.next(f"{job.recording.conversation}{draw_text}: {len(grid)} configurations"))
+    with beating(announce, "sweeping") as tell:
+        for job in _each(waiting, jobs):
+            draw_text = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
+            tell(progress.next(f"{job.recording.conversation}{draw_text}: {len(grid)} configurations"))
 
 
 def part_of(out: Path, conversation: str, draw: Draw) -> Path:
