@@ -89,6 +89,8 @@ def ablate(
     from dataclasses import replace
 
     from lab.compare.arms import ablation, measures_shown
+    from lab.compare.comparable import equal_in, equal_notes
+    from lab.compare.statistics import LEAST_CLUSTERS
     from lab.measures.score import score_and_write, summarise
     from lab.replay.run import run_replay
     from lab.report.figures_arms import ablation_chart
@@ -103,13 +105,14 @@ def ablate(
     run = outcome.run
     scores = score_and_write(run)
     summary = summarise(scores, read_gold(run), run.arms)
-    steps = ablation(scores, summary["arms"], run.cutoff)
+    equal = equal_in(run)
+    steps = ablation(scores, summary["arms"], run.cutoff, equal)
     resolved = run.manifest.resolved
     notes, reasons = config_notes(resolved), trial(run.manifest)
     shown = measures_shown(run.cutoff)
     n = summary["arms"][steps[0].arm]["n"]
     about = [
-        *(*run.manifest.notes, *notes),
+        *(*run.manifest.notes, *notes, *equal_notes(resolved.equal_conversations)),
         (
             f"{counted(n, 'probe')} with gold in {counted(len(run.conversations), 'conversation')} of {request.shown}; "
             f"labels {resolved.labels.mode}, scope {resolved.scope}"
@@ -117,7 +120,8 @@ def ablate(
     ]
     if not n:
         about.append("No probe has gold, so hit rates are undefined. Give a golden set with --golden.")
-    interval = "no interval: one conversation" if len(run.conversations) == 1 else "95 % interval"
+    units = len({equal.get(name, name) for name in run.conversations})
+    interval = "95 % interval" if units >= LEAST_CLUSTERS else f"no interval: {counted(units, 'conversation')}"
     first = list(shown)[:3]
     parts = [
         Part(

@@ -132,16 +132,18 @@ def measures_shown(cutoff: int) -> dict[str, str]:
     }
 
 
-def ablation(scores: Scores, means: dict[str, Any], cutoff: int) -> list[StepResult]:
+def ablation(
+    scores: Scores, means: dict[str, Any], cutoff: int, equal: Mapping[str, str] = MappingProxyType({})
+) -> list[StepResult]:
     """Return the ablation of a scored run; steps whose arm is not in the run are left out.
 
-    ``means`` is ``summarise(...)["arms"]``.
+    ``means`` is ``summarise(...)["arms"]``. ``equal`` maps duplicated conversations to the name of their cluster.
     """
     shown = measures_shown(cutoff)
     steps = [step for step in ABLATION if step.arm in means]
     results = []
     for index, step in enumerate(steps):
-        changes = paired_differences(scores, steps[index - 1].arm, step.arm, ()) if index else {}
+        changes = paired_differences(scores, steps[index - 1].arm, step.arm, (), equal) if index else {}
         results.append(
             StepResult(
                 step.arm,

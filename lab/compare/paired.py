@@ -356,9 +356,15 @@ def _too_short(measure: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> st
     return f"{subject} at most {max(too_short.values())} items"
 
 
-def paired_differences(scores: Scores, baseline: str, candidate: str, primary: Sequence[str]) -> dict[str, Difference]:
-    """Return the differences of two arms of one run by measure."""
-    pairs, _ = pairs_by_measure(scores, baseline, scores, candidate)
+def paired_differences(
+    scores: Scores,
+    baseline: str,
+    candidate: str,
+    primary: Sequence[str],
+    equal: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Difference]:
+    """Return the differences of two arms of one run by measure; ``equal`` is that of :func:`pairs_by_measure`."""
+    pairs, _ = pairs_by_measure(scores, baseline, scores, candidate, equal)
     return {difference.measure: difference for difference in differences_of(pairs, primary)}
 
 

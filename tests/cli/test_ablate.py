@@ -46,7 +46,8 @@ def test_json_has_one_entry_per_step(climbed: Any) -> None:
     assert found["steps"][-1]["means"]["HardRules"] == 1.0
     assert found["steps"][0]["means"]["BackboneDuplication"] is None
     assert (found["page"], found["figures"]) == ("run/ablate.html", [])
-    assert "Ablation: the effect of each phase" in (folder / found["page"]).read_text("utf-8")
+    page = (folder / found["page"]).read_text("utf-8")
+    assert ("Ablation: the effect of each phase" in page, "[no interval: 1 conversation]" in page) == (True, True)
     assert not (folder / "run" / "figures").exists()
     manifest = json.loads((folder / "run" / "manifest.json").read_text("utf-8"))
     assert [arm["name"] for arm in manifest["resolved"]["arms"]] == ARMS

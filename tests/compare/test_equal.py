@@ -11,15 +11,19 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.cli.main import app
+from lab.compare.arms import ablation
+from lab.compare.comparable import equal_in
 from lab.compare.paired import compare_arms
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
+from lab.measures.score import score_run, summarise
 from lab.recordings.model import Recording, equal_conversations
 from lab.recordings.readers import read_library
 from lab.replay.pool import Chosen, choose_turns
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.request import ReplayRequest
+from lab.runs.scores import read_gold
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [f"clone-{number}" for number in range(10)]
@@ -164,6 +168,15 @@ def test_compare_counts_copies_as_one_conversation(run: RunDirectory) -> None:
     assert {one.conversations for one in found.differences} == {1}
     assert all(one.estimate.low is None for one in found.differences)
     assert any("count as one" in note for note in found.embedder)
+
+
+def test_ablation_counts_copies_as_one_conversation(run: RunDirectory) -> None:
+    scores = score_run(run)
+    means = summarise(scores, read_gold(run), run.arms)["arms"]
+    (_, one), (_, copied) = ablation(scores, means, 6), ablation(scores, means, 6, equal_in(run))
+    # All copies have equal differences.
+    assert one.changes["Success@6"].conversations == 10
+    assert copied.changes["Success@6"].conversations == 1
 
 
 def test_gate_over_ten_copies_is_inconclusive(run: RunDirectory, tmp_path: Path) -> None:
