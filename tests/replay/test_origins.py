@@ -55,7 +55,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for place, (name, origin) in zip(
         ["mill", "shed", "attic", "fair", "choir", "dock", "loft"], kinds.items(), strict=True
     ):
-        said = [f"{name} saw the {place} {thing} {number * 7}" for number, thing in enumerate(things)]
+        said = [
+            f"{name} saw the {place} {thing} beside the {place} {number * 7} {place}"
+            for number, thing in enumerate(things)
+        ]
         (folder / f"{name}.jsonl").write_text(_lines(name, origin, said), "utf-8")
     return folder
 

@@ -19,11 +19,13 @@ POLICIES = ("tier_first_v1", "tier_quota_v1")
 TURN_WORD, MEMORY_WORD = "quokkaturn", "wombatmemory"
 
 
-def _session(number: int, topic: str, category: str) -> dict[str, Any]:
+def _session(name: str, number: int, topic: str, category: str) -> dict[str, Any]:
+    # Without words of their own, conversations would be copies of each other.
+    own = " ".join(f"{name}{number}{letter}" for letter in "abcdefgh")
     memories = [{"content": f"{MEMORY_WORD} note {number} {part} of the session"} for part in range(4)]
     used = [{"session_uuid": f"s{number - 1}", "content": f"{MEMORY_WORD} note {number - 1} 1 of the session"}]
     spoken: list[dict[str, Any]] = [{"speaker": "User", "content": f"{TURN_WORD} hello {number}"}]
-    spoken.append({"speaker": "Assistant", "content": f"{TURN_WORD} hello back"})
+    spoken.append({"speaker": "Assistant", "content": f"{TURN_WORD} hello back {own}"})
     if number:
         spoken.append(
             {
@@ -34,7 +36,7 @@ def _session(number: int, topic: str, category: str) -> dict[str, Any]:
                 "category_name": category,
             }
         )
-        spoken.append({"speaker": "Assistant", "content": f"{TURN_WORD} that one", "memory_used": used})
+        spoken.append({"speaker": "Assistant", "content": f"{TURN_WORD} that one {own}", "memory_used": used})
     return {
         "session_identifier": "Shop:S1",
         "session_uuid": f"s{number}",
@@ -54,7 +56,7 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
         folder = tmp_path_factory.mktemp("report")
         (folder / "set").mkdir()
         for place, name in enumerate(names):
-            dialogues = [_session(number, topic, category) for number in range(sessions + place)]
+            dialogues = [_session(name, number, topic, category) for number in range(sessions + place)]
             value = {"_metadata": {"person_name": name}, "dialogues": dialogues}
             (folder / "set" / f"{place}.json").write_text(json.dumps(value), "utf-8")
         request = ReplayRequest(
