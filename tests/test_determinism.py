@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from lab.systems.registry import BUILT_IN
+
 pytestmark = pytest.mark.slow
 
-ARMS = ("vector", "bm25", "hybrid", "recency", "random", "none", "oracle", "tier_first_v1", "tier_quota_v1")
-ARMS += ("seed_full", "engine")
-CONVERSATIONS = ("harbor-release", "tea-mountain")
+# The two others run foreign programs.
+ARMS = tuple(name for name in BUILT_IN if name not in ("external", "plugin"))
+CONVERSATIONS = ("tea-mountain",)
 # Every stage that keeps sets or maps has something to do.
 BUSY = {
     "autoRecall": {"selectionMode": "tier_quota_v1", "repeatPenalty": 0.5},

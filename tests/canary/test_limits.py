@@ -57,8 +57,8 @@ def judged(log: str, policy: str) -> Verdict:
 
 @pytest.fixture(autouse=True)
 def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw a fifth of the logs: each is tallied anew."""
-    monkeypatch.setattr(limits, "DRAWS", 40)
+    """Draw a tenth of the logs: each is tallied anew."""
+    monkeypatch.setattr(limits, "DRAWS", 20)
 
 
 def test_margin_leaves_out_the_rarest_of_the_drawn_logs() -> None:

@@ -18,7 +18,9 @@ def home(tmp_path_factory: pytest.TempPathFactory, make_set: Callable[..., Path]
     return folder
 
 
-def test_latency_tables_fit_80_columns_and_match_json(installed: Callable[..., object], home: Path) -> None:
+def test_latency_tables_fit_80_columns_and_match_json(
+    installed: Callable[..., object], lab: Callable[..., object], home: Path
+) -> None:
     command = ("study", "latency", "datasets/tiny", "--format", "lab", *SMALL, "--arm", "tier_first_v1", "--out", "out")
     # What the processes of the measurement say reaches the standard error of a process alone.
     done = installed(*command, cwd=home)
@@ -27,7 +29,7 @@ def test_latency_tables_fit_80_columns_and_match_json(installed: Callable[..., o
     assert "n too small" in done.stdout
     assert "from the recordings, 28 resampled from them" in " ".join(done.stdout.split())
     assert "60 memories: building the lancedb store" in done.stderr
-    again = installed(*command, "--json", cwd=home)
+    again = lab(*command, "--json", cwd=home)
     assert (again.returncode, again.stderr) == (0, "")
     found = json.loads(again.stdout)
     assert found["warm"][0]["stages"]["total"]["n"] == 6
@@ -36,7 +38,7 @@ def test_latency_tables_fit_80_columns_and_match_json(installed: Callable[..., o
     page = (home / "out" / "latency.html").read_text("utf-8")
     assert ("Memory latency of a turn by store size" in page, "Time of a turn by stage" in page) == (True, True)
     assert (found["page"], found["figures"], (home / "out" / "figures").exists()) == ("out/latency.html", [], False)
-    other = installed(*command, "--seed", "1", cwd=home)
+    other = lab(*command, "--seed", "1", cwd=home)
     assert (other.returncode, other.stdout) == (2, "")
     assert "this run was made with different arguments: resampling" in other.stderr
     assert "choose another --out, or remove the folder" in other.stderr

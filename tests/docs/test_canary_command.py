@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,8 @@ import pytest
 from lab.embedding.embedder import SentenceTransformerEmbedder
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.recall.block import CLOSE, HEAD
-from tests.embedding.conftest import Endpoint, running  # noqa: F401 - a fixture
+from tests.commands import run_here
+from tests.embedding.conftest import Endpoint, model, running  # noqa: F401 - fixtures
 
 SESSION = "6f0c7a5e-0000-4000-8000-000000000002"
 GATEWAY = {
@@ -92,9 +90,7 @@ def _run(words: list[str], home: Path, endpoint: Endpoint) -> list[dict[str, Any
     """Run a replay in an OpenClaw home with ``endpoint`` as the provider; return its receipts."""
     home_words = [word.replace("~/", f"{home}/", 1) if word.startswith("~/") else word for word in words[1:]]
     home_words = [word.replace("https://api.openai.com/v1", endpoint.url) for word in home_words]
-    done = subprocess.run(
-        [sys.executable, "-m", "lab", *home_words], cwd=home, env=os.environ, capture_output=True, text=True
-    )
+    done = run_here(*home_words, cwd=home)
     assert done.returncode == 0, done.stderr
     (receipts,) = (home / words[words.index("--out") + 1] / "receipts").iterdir()
     rows: list[dict[str, Any]] = pq.read_table(receipts).to_pylist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from lab.systems.external.protocol import ANSWERS, REQUIRED, TIMEOUTS
 from lab.systems.external.settings import KEYS
+from tests.commands import run_here
 from tests.docs.conftest import BLOCK, ROOT
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -32,12 +32,11 @@ def test_every_command_of_the_page_runs_in_its_order(page: str, tmp_path: Path) 
         (tmp_path / name).write_text(text, "utf-8")
     # ``python`` on the page is the one that has the lab.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "LAB_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {"PATH": path, "PYTHONPATH": str(ROOT), "LAB_CACHE_DIR": str(tmp_path / "cache")}
     printed: dict[str, str] = {}
     for line in re.findall(r"^    (lab .+)$", page, re.MULTILINE):
         words = shlex.split(line)[1:]
-        command = [sys.executable, "-m", "lab", *words, *(SHORT if words[0] == "replay" else [])]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = run_here(*words, *(SHORT if words[0] == "replay" else []), cwd=tmp_path, **environment)
         # With two conversations a comparison is inconclusive.
         assert done.returncode in ((0, 3) if words[0] == "compare" else (0,)), (line, done.stderr)
         printed[line] = done.stdout

@@ -46,7 +46,7 @@ def _lab(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _replay(out: str) -> Sequence[str]:
-    arms = ("--arm", "keepsake", "--arm", "hybrid", "--embedder", "hashing")
+    arms = ("--arm", "keepsake", "--arm", "hybrid", "--embedder", "hashing", "--limit", "5", "--haystack", "0")
     return ("replay", str(SET), "--format", "lab", "--source", "captured", *arms, "--out", out)
 
 

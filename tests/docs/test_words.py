@@ -58,6 +58,9 @@ CODE = re.compile(r"^```.*?^```|^ {4}.*?$|`[^`]*`", re.MULTILINE | re.DOTALL)
 def _private(text: str, terms: dict[str, str] = TERMS) -> list[str]:
     """Return the private words in a text with their terms; a line break or a comment sign may divide a word."""
     prose = re.sub(r"\s+(?:#\s+)?", " ", text)
+    # Most texts have none of them, which one search finds sooner than one for each.
+    if not re.search(rf"(?<!\w)(?:{'|'.join(terms)})\b", prose, re.IGNORECASE):
+        return []
     return [
         f"{match}: use {term}"
         for word, term in terms.items()
@@ -109,10 +112,11 @@ def test_prose_of_a_module_is_found_without_its_code() -> None:
 
 
 def test_comments_and_docstrings_use_no_private_names() -> None:
-    texts = {path: _prose_of(path.read_text("utf-8")) for path in sorted((ROOT / "lab").rglob("*.py"))}
+    texts = {path: path.read_text("utf-8") for path in sorted((ROOT / "lab").rglob("*.py"))}
     assert len(texts) > 300
-    found = {str(path.relative_to(ROOT)): _private(text, IN_PROSE) for path, text in texts.items()}
-    assert {name: words for name, words in found.items() if words} == {}
+    # A name of a variable is no prose, but where there is not even that, there is nothing to parse.
+    named = {path.relative_to(ROOT).as_posix(): text for path, text in texts.items() if _private(text, IN_PROSE)}
+    assert {name: words for name, text in named.items() if (words := _private(_prose_of(text), IN_PROSE))} == {}
 
 
 def test_text_of_docs_uses_no_private_names() -> None:

@@ -1,11 +1,9 @@
-"""Fixtures: the real model, loaded once, and an endpoint that serves it from a separate process."""
+"""Fixtures: the real model, loaded once, and an endpoint that serves it on loopback."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from lab.embedding.embedder import SentenceTransformerEmbedder
+from tests.embedding.endpoint_server import Server
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
@@ -50,20 +49,12 @@ class Endpoint:
 
 
 @pytest.fixture(scope="session")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+def running(model: SentenceTransformerEmbedder) -> Iterator[Endpoint]:
     """Start the server for the test session and stop it at the end."""
-    place = tmp_path_factory.mktemp("endpoint") / "port"
-    process = subprocess.Popen([sys.executable, str(HERE / "endpoint_server.py"), str(place)], cwd=PROJECT)
-    try:
-        until = time.monotonic() + 600
-        while not place.exists():
-            assert process.poll() is None, "the server ended"
-            assert time.monotonic() < until, "the server does not start"
-            time.sleep(0.05)
-        yield Endpoint(int(place.read_text()))
-    finally:
-        process.kill()
-        process.wait()
+    with Server(model) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Endpoint(server.server_address[1])
+        server.shutdown()
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
-"""Run an OpenAI-compatible server on loopback that serves the default model and fails on request.
+"""An OpenAI-compatible server on loopback that serves an embedder and fails on request.
 
-    python endpoint_server.py PORT_FILE [hashing]
-
-The server writes its port to PORT_FILE and nothing else to disk. With ``hashing`` it serves the hashing embedder.
 ``POST /v1/embeddings`` returns vectors for any model name, as JSON numbers that give the same float32 bits as the
 embedder. ``POST /faults`` takes a list of faults, one for each of the next requests, in order. ``GET /state`` returns
 what was requested and resets the counts.
@@ -11,14 +8,14 @@ what was requested and resets the counts.
 from __future__ import annotations
 
 import json
-import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+
+# By its name: tests replace ``time.sleep``.
+from time import sleep
 from typing import Any
 
-from lab.embedding.embedder import Embedder, HashingEmbedder, SentenceTransformerEmbedder
+from lab.embedding.embedder import Embedder
 
 
 class Server(ThreadingHTTPServer):
@@ -82,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
         self.embeddings(body["input"], fault)
 
     def embeddings(self, texts: list[str], fault: dict[str, Any]) -> None:
-        time.sleep(fault.get("sleep", 0))
+        sleep(fault.get("sleep", 0))
         if "raw" in fault:
             self.answer(fault.get("status", 200), fault["raw"].encode(), fault)
             return
@@ -122,19 +119,3 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
         self.close_connection = True
-
-
-def main() -> None:
-    """Serve until killed."""
-    embedder = HashingEmbedder() if "hashing" in sys.argv[2:] else SentenceTransformerEmbedder()
-    embedder.encode(["ready"])
-    server = Server(embedder)
-    place = Path(sys.argv[1])
-    part = place.with_suffix(".part")
-    part.write_text(str(server.server_address[1]))
-    part.rename(place)
-    server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint in a separate process: its vectors, its faults, and the requests that it receives."""
+"""An OpenAI-compatible endpoint on loopback: its vectors, its faults, and the requests that it receives."""
 
 from __future__ import annotations
 

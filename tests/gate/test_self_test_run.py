@@ -57,7 +57,7 @@ def report() -> Report:
     named = {fault.name: fault for fault in shipped_faults()}
     wanted = ("nice-floor-dropped", "time-leak", "escaping-off", "wildcard-not-counted", "does-not-import")
     faults = [*(named[name] for name in wanted), SAME, UNNOTED, UNSEEN]
-    return self_test(faults, [_traps()], read_policy("nightly"), jobs=2, draws=50)
+    return self_test(faults, [_traps()], read_policy("nightly"), jobs=2, draws=20)
 
 
 def test_self_test_layers_catch_their_faults(report: Report) -> None:
@@ -94,7 +94,7 @@ def test_self_test_lists_uncaught_faults(report: Report) -> None:
 
 
 def test_self_test_draws_of_equal_arms_never_fail(report: Report) -> None:
-    assert report.draws.draws == 50
+    assert report.draws.draws == 20
     assert len(report.draws.statuses) == 2
     assert report.draws.failed == 0
 
@@ -118,10 +118,10 @@ def test_draws_can_fail_and_are_deterministic(tmp_path: Path) -> None:
     # One guard with a margin of 0 at the level of 50 %.
     rules = tuple(replace(rule, margin=0.0) for rule in nightly.rules if rule.measure == "RepeatRate")
     careless = replace(nightly, rules=rules, minimum_conversations=2, fail_level=0.49)
-    found = judge_swaps(clean, [pair], careless, 40, 1)
-    assert 0 < found.failed <= 40
-    assert found == judge_swaps(clean, [pair], careless, 40, 1)
-    assert found != judge_swaps(clean, [pair], careless, 40, 2)
+    found = judge_swaps(clean, [pair], careless, 16, 1)
+    assert 0 < found.failed <= 16
+    assert found == judge_swaps(clean, [pair], careless, 16, 1)
+    assert found != judge_swaps(clean, [pair], careless, 16, 2)
 
 
 def test_self_test_ends_a_hanging_fault(tmp_path: Path) -> None:

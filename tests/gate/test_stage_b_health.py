@@ -61,7 +61,7 @@ def pools(logs: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def pool(name: str) -> dict[str, Any]:
         if name not in made:
-            made[name] = logs.replayed(folder, name, embedder="hashing", conversations=4)
+            made[name] = logs.replayed(folder, name, embedder="hashing", conversations=3)
         return made[name]
 
     return pool

@@ -267,7 +267,7 @@ take(look(Path(sys.argv[1])), Path(sys.argv[2]), date="2026-11-23", created="x")
 def test_killed_snapshot_leaves_none_or_a_whole_one_and_can_be_repeated(home: Path) -> None:
     root, before = home.with_name("root"), contents(home)
     draws = random.Random(7)
-    for _ in range(8):
+    for _ in range(4):
         words = [sys.executable, "-c", SCRIPT, str(home), str(root)]
         running = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
         assert running.stdout is not None

@@ -25,6 +25,14 @@ def _means(path: Path, format_name: str, arms: tuple[str, ...], out: Path, **ask
     return {arm: one["measures"] | {"n": one["n"]} for arm, one in arms_of.items()}
 
 
+def test_search_by_words_on_realmem_reproduces_known_scores(realmem: Path, tmp_path: Path) -> None:
+    """Embeds nothing, so that a public set is scored wherever all tests run."""
+    asked = {"conversation": (PERSONA,), "embedder": "hashing"}
+    result = _means(realmem, "realmem", ("bm25", "none"), tmp_path / "run", **asked)
+    assert [result[arm]["n"] for arm in ("bm25", "none")] == [153, 153]
+    assert [result[arm]["Success@6"] for arm in ("bm25", "none")] == pytest.approx([0.484, 0.0], abs=0.001)
+
+
 def test_vector_search_on_locomo_reproduces_known_scores(locomo: Path, tmp_path: Path) -> None:
     """Takes half a minute to embed without a cache."""
     result = _means(locomo, "locomo", ("vector",), tmp_path / "run")["vector"]

@@ -110,7 +110,7 @@ INNER = sorted(set(WRAPPERS) - set(OUTER))
 
 @given(PLAIN, some.sampled_from(INNER), some.sampled_from(sorted(WRAPPERS)))
 @example(WORDS, "stamp", "sender")
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_clean_words_in_two_wrappers_are_returned(words: str, inner: str, outer: str) -> None:
     assert read_message(WRAPPERS[outer](WRAPPERS[inner](words))).text == words
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 ARMS = ("tier_quota_v1", "quota_flow", "seed_full", "fallback", "loose", "tight", "tail")
 
 
-@pytest.fixture(scope="module", params=["exact", "cached", "lancedb"])
+@pytest.fixture(scope="module", params=["exact", "cached", pytest.param("lancedb", marks=pytest.mark.full)])
 def turns(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Turns:
     """Return what each arm recalled at each turn: over the exact store, over cached candidates, over LanceDB."""
     folder = tmp_path_factory.mktemp("crib")

@@ -83,7 +83,7 @@ def test_scan_store_ranks_vectors_as_lancedb_without_an_index(tmp_path: Path, fr
         part = slice(start, start + 25)
         store.add(rows[part], stored[part], ScanWords().of(texts[part]))
     compared = 0
-    for _ in range(12):
+    for _ in range(4):
         text, near = " ".join(choose.choices(WORDS, k=6)), some[choose.randrange(15)] + np.float32(0.01)
         view = store.view(Query(text, ScanWords().of([text])[0], near))
         for where in FILTERS:
@@ -93,7 +93,7 @@ def test_scan_store_ranks_vectors_as_lancedb_without_an_index(tmp_path: Path, fr
                 expected = lancedb_hits(table, table.search(near).distance_type("l2"), where, limit, "_distance")
                 assert [(store.rows[hit.row].id, hit.distance) for hit in vec] == expected
                 compared += len(vec)
-    assert compared > 2000
+    assert compared > 700
 
 
 @pytest.mark.parametrize("dimension", [24, 64, 100, 384])

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -98,15 +98,14 @@ def assert_alike(mine: Lanes, theirs: Lanes) -> None:
 
 
 def compare(exact: Store, lance: Store, queries: Sequence[Query], filters: Sequence[Filter], limits: list[int]) -> int:
-    """Compare every search of both stores; return how many hits were compared."""
-    hits = 0
-    for query in queries:
+    """Compare every query with every third filter, at the limits in turn; return how many hits were compared."""
+    hits, turn = 0, cycle(limits)
+    for number, query in enumerate(queries, len(exact.rows)):
         mine, theirs = exact.view(query), lance.view(query)
-        for where in filters:
-            for limit in limits:
-                answer = mine.search(where, limit)
-                assert_alike(answer, theirs.search(where, limit))
-                hits += len(answer.fts) + len(answer.vec)
+        for where, limit in zip(filters[number % 3 :: 3], turn, strict=False):
+            answer = mine.search(where, limit)
+            assert_alike(answer, theirs.search(where, limit))
+            hits += len(answer.fts) + len(answer.vec)
     return hits
 
 
@@ -115,10 +114,9 @@ def compare(exact: Store, lance: Store, queries: Sequence[Query], filters: Seque
     [
         (1, False, 1, [1, 50]),
         (7, False, 7, [1, 5, 50]),
-        (60, False, 6, [1, 12]),
         (60, True, 6, [1, 12]),
         (400, False, 5, [1, 12, 50]),
-        (2000, False, 3, [12, 50]),
+        (2001, False, 2, [12, 50]),
     ],
 )
 def test_stores_return_equal_lanes_after_every_step(size: int, wordless: bool, steps: int, limits: list[int]) -> None:
@@ -132,7 +130,7 @@ def test_stores_return_equal_lanes_after_every_step(size: int, wordless: bool, s
             last = end == size
             queries = pool.queries if last else pool.queries[:2]
             compared += compare(exact, lance, queries, FILTERS if last else FILTERS[::3], limits)
-    assert compared >= size
+    assert compared >= min(size, 1000)
 
 
 def test_stores_cut_one_ranking_at_every_limit() -> None:

@@ -235,11 +235,11 @@ def test_stored_scores_do_not_hide_altered_files(run: RunDirectory, attempt: str
 
 
 def test_flipped_bits_change_no_score(run: RunDirectory, sound: RunDirectory) -> None:
-    """150 bits, spread over all files that measures read."""
+    """60 bits, spread over all files that measures read."""
     expected = list(score_run(sound))
     files = [run.path / "golden.jsonl", run.path / "manifest.json", *map(run.receipts, run.conversations)]
     silent, codes = [], set()
-    for number in range(150):
+    for number in range(60):
         path = files[number % len(files)]
         data = path.read_bytes()
         at = number * 7919 % len(data)

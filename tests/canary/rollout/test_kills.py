@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 def test_canaries_killed_before_a_call_leave_the_gateway_as_before() -> None:
     assert re.match(
-        r"killed before \d+ calls of a canary and \d+ of a recovery", run_trial("canary_kills", "--every", "17")
+        r"killed before \d+ calls of a canary and \d+ of a recovery", run_trial("canary_kills", "--every", "41")
     )
 
 

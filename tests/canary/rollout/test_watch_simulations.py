@@ -11,14 +11,14 @@ import pytest
 from tests.trials import watch_simulations as simulations
 
 pytestmark = pytest.mark.slow
-SEEDS = range(40)
+SEEDS = range(20)
 
 
 @pytest.fixture(scope="module")
 def traffic(tmp_path_factory: pytest.TempPathFactory) -> simulations.Traffic:
     """Return the traffic of a replay with drawn times: those that a busy machine measures would decide the test."""
     folder: Path = tmp_path_factory.mktemp("watch")
-    measured, draw = simulations.traffic_of(folder, conversations=4), random.Random(0)
+    measured, draw = simulations.traffic_of(folder, conversations=2), random.Random(0)
     sessions = [
         [turn._replace(milliseconds=draw.lognormvariate(math.log(50), 0.4)) for turn in session]
         for session in measured.sessions

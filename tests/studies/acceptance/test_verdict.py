@@ -35,7 +35,7 @@ IDS = ["1", "2", "3", "4", "5"]
 
 @pytest.fixture(scope="module")
 def request_(operators: Path) -> ReplayRequest:
-    return ReplayRequest(str(operators), "lab", (), embedder="hashing", hard_rules=1, haystack=0)
+    return ReplayRequest(str(operators), "lab", (), embedder="hashing", hard_rules=1, haystack=0, limit=4)
 
 
 @pytest.fixture(scope="module")

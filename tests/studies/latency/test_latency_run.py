@@ -15,11 +15,12 @@ from lab.base.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.cli.latency import study_of
 from lab.cli.study import conclude
 from lab.runs.request import ReplayRequest
+from lab.studies.latency import run
 from lab.studies.latency.bench import Sample
 from lab.studies.latency.request import LatencyRequest
 from lab.studies.latency.run import Folder, read_cell, run_latency
 from lab.studies.latency.summary import summarise
-from lab.studies.latency.work import Measured
+from lab.studies.latency.work import Measured, measure
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,7 @@ ARMS = ("tier_first_v1", "seed_full")
 def latency_request(operators: Path) -> LatencyRequest:
     return LatencyRequest(
         ReplayRequest(str(operators), "lab", ARMS, embedder="hashing"),
-        sizes=(500,),
+        sizes=(200,),
         stores=("lancedb", "exact"),
         turns=8,
         warm_up=2,
@@ -50,7 +51,11 @@ def place(latency_request: LatencyRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def ran(latency_request: LatencyRequest, place: Path) -> tuple[Folder, list[Measured]]:
-    return run_latency(latency_request, place)
+    apart = run._apart
+    with pytest.MonkeyPatch.context() as patch:
+        # A process of its own for each cell would take most of the time; cold turns need theirs.
+        patch.setattr(run, "_apart", lambda work, *given: work(*given) if work is measure else apart(work, *given))
+        return run_latency(latency_request, place)
 
 
 def whole(samples: list[Sample], part: str) -> list[Sample]:
@@ -236,7 +241,7 @@ def test_run_latency_exception_is_one_line_and_leaves_no_part_file(
     latency_request: LatencyRequest, tmp_path: Path
 ) -> None:
     # announce=int raises ValueError in the child process, in a module of the lab.
-    message = r"size-00000500: ValueError in work\.py, line \d+; finished cells are kept"
+    message = r"size-00000200: ValueError in work\.py, line \d+; finished cells are kept"
     with pytest.raises(CannotMeasure, match=message):
         run_latency(latency_request, tmp_path / "out", announce=int)
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["manifest.json"]

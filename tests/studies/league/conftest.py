@@ -44,7 +44,7 @@ def run(
 @pytest.fixture(scope="session")
 def sets(operators: Path) -> tuple[str, str]:
     """Two conversations, and one among memories of others."""
-    return f"one={operators}:lab:limit=2", f"two={operators}:lab:haystack=20:conversation=harbor-release"
+    return f"one={operators}:lab:limit=1", f"two={operators}:lab:haystack=20:conversation=harbor-release"
 
 
 @pytest.fixture(scope="session")

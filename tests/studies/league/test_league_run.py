@@ -35,7 +35,7 @@ def test_every_arm_stays_within_every_budget_on_every_set(league: League) -> Non
 
 
 def test_figures_as_configured_are_those_of_lab_score(league: League, operators: Path, tmp_path: Path) -> None:
-    made = replay(operators, format="lab", arms=["hybrid"], out=tmp_path, embedder="hashing", limit=2)
+    made = replay(operators, format="lab", arms=["hybrid"], out=tmp_path, embedder="hashing", limit=1)
     means = score(made).means["hybrid"]
     row = next(row for row in league.rows if (row.set, row.arm, row.budget) == ("one", "hybrid", None))
     for short, name in (("hit", "Success@6"), ("CleanHit", "CleanHit@6"), ("nDCG", "nDCG@6"), ("Present", "Present@6")):

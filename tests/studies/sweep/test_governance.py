@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,12 @@ from lab.studies.points import POLICIES, distinct, grading_finding
 from lab.studies.points import GovernancePoint as Point
 
 FEW = ("harbor-release", "juniper-clinic", "tea-mountain")
+SMALL: dict[str, Any] = {"embedder": "hashing", "conversation": FEW, "haystack": 50}
 
 
 @pytest.fixture(scope="module")
 def asked(operators: Path) -> ReplayRequest:
-    return ReplayRequest(str(operators), "lab", (), conversation=FEW, haystack=50, categories="detected")
+    return ReplayRequest(str(operators), "lab", (), categories="detected", **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +39,7 @@ def points(asked: ReplayRequest) -> list[Point]:
 def test_the_threshold_of_the_engine_is_a_replay_with_graded_labels(
     asked: ReplayRequest, points: list[Point], tmp_path: Path
 ) -> None:
-    plain = ReplayRequest(
-        asked.path, "lab", (*POLICIES, "hybrid", "random"), conversation=FEW, haystack=50, labels="heuristic-v1"
-    )
+    plain = ReplayRequest(asked.path, "lab", (*POLICIES, "hybrid", "random"), labels="heuristic-v1", **SMALL)
     run = run_replay(plain, tmp_path / "run").run
     arms = summarise(score_run(run), read_gold(run), run.arms)["arms"]
     graded = {one.arm: one for one in points if (one.grader, one.must_from) == ("heuristic-v1", MUST_FROM)}

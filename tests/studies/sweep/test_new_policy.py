@@ -57,7 +57,7 @@ for arm, config in (("best_first", {}), ("engine", {"autoRecall": {"selectionMod
     swept[arm] = [sweep(asked, grid, out / arm).means()[0, :2, at].tolist(), together]
 key = next(one for one in frame.turns["turn"] if "/s0" in one)
 explained = {arm: explain(run, key, arm).recall.receipt["selectionMode"] for arm in ("best_first", "flow")}
-points = saturation(ReplayRequest(path, "lab", (), embedder="hashing"), seeds=1)
+points = saturation(ReplayRequest(path, "lab", (), embedder="hashing", conversation=("two-desks",)), seeds=1)
 save(draw(saturation_chart(points)), out / "figure")
 grown = {}
 for point in points:

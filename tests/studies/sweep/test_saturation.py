@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,19 +24,22 @@ from lab.studies.saturation import saturation
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 SEEDS = 2
+SMALL: dict[str, Any] = {"embedder": "hashing", "limit": 3}
 
 
 @pytest.fixture(scope="module")
 def points(operators: Path) -> list[Point]:
     """The sweep over the shipped conversations."""
-    return saturation(ReplayRequest(str(operators), "lab", ()), seeds=SEEDS)
+    return saturation(ReplayRequest(str(operators), "lab", (), **SMALL), seeds=SEEDS)
 
 
 @pytest.fixture(scope="module")
 def kept_out(operators: Path) -> tuple[int, int, int]:
     """Memories, memories that are gold, conversations."""
-    plan = make_plan(ReplayRequest(str(operators), "lab", ("none",)))
-    gold = {judgement.memory for probe in plan.library.golden.probes for judgement in probe.relevant}
+    plan = make_plan(ReplayRequest(str(operators), "lab", ("none",), **SMALL))
+    chosen = {one.conversation for one in plan.recordings}
+    judged = {judgement.memory for probe in plan.library.golden.probes for judgement in probe.relevant}
+    gold = {memory for memory in judged if memory.partition("/")[0] in chosen}
     return sum(len(one.memories) for one in plan.recordings), len(gold), len(plan.recordings)
 
 
@@ -57,7 +61,7 @@ def test_a_point_is_the_score_of_a_plain_replay_with_the_same_labels(
     assert labels in LABEL_MODES
     arms = (*POLICIES, "hybrid", "oracle")
     asked = ReplayRequest(
-        str(operators), "lab", arms, labels=labels, must_share=share, nice_share=0.7 * (1 - share), seed=seed
+        str(operators), "lab", arms, labels=labels, must_share=share, nice_share=0.7 * (1 - share), seed=seed, **SMALL
     )
     run = run_replay(asked, tmp_path / "run").run
     summary = summarise(score_run(run), read_gold(run), run.arms)["arms"]

@@ -43,7 +43,7 @@ def test_memory_core_injects_six_results_and_its_keyword_matches(
 @pytest.mark.parametrize("name", ["operators", "capture"])
 def test_shipped_sets_replay_without_failures(operators: Path, tmp_path: Path, name: str, source: str) -> None:
     path = str(operators if name == "operators" else shipped("datasets", name))
-    asked: dict[str, Any] = {"embedder": "hashing", "limit": 3, "source": source}
+    asked: dict[str, Any] = {"embedder": "hashing", "limit": 2, "source": source}
     outcome = run_replay(ReplayRequest(path, "lab", ARMS, **asked), tmp_path / "run")
     assert outcome.failures == ()
     rows = [row for one in outcome.run.conversations for row in read_table(outcome.run.receipts(one)).to_pylist()]

@@ -38,7 +38,7 @@ def stored(draw: st.DrawFn) -> list[Row]:
 
 
 @given(stored(), st.sampled_from((*SCOPES, None, "nowhere")), st.sets(st.sampled_from(CATEGORIES)), st.integers(0, 9))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_listing_equals_a_full_sort(rows: list[Row], scope: str | None, categories: set[str], limit: int) -> None:
     listing = listed(*rows)
     within = [row for row in rows if scope in (None, row.scope)]

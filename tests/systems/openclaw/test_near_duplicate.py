@@ -84,7 +84,7 @@ def test_says_the_same_with_other_thresholds() -> None:
     st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join),
     st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join),
 )
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_says_the_same_is_symmetric_and_equals_the_definition(one: str, other: str) -> None:
     first, second = normal_text(one), normal_text(other)
     assert alike(first, second) == alike(second, first)

@@ -182,7 +182,7 @@ NEAR = st.tuples(st.integers(0, 30), st.integers(-3, 3), st.booleans())
 
 
 @given(st.lists(NEAR, max_size=40) | st.lists(NEAR, max_size=9, unique_by=lambda one: one[0]), st.integers(1, 6))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_lane_summaries_equal_those_of_all_hits(kit: Any, drawn: list[tuple[int, int, bool]], listed: int) -> None:
     """Scores are so close that rounding decides; clearly worse ones are not rounded at all."""
     rows = [kit.row(str(number), "-") for number in range(31)]

@@ -60,7 +60,7 @@ def test_screen_computed_by_hand(kit: Any) -> None:
     ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_receipt_explains_every_item_within_a_screen(kit: Any, data: st.DataObject) -> None:
     config = data.draw(kit.knobs())

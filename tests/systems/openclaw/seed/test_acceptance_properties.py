@@ -18,7 +18,7 @@ from lab.systems.openclaw.recall.block import escape
 from lab.systems.openclaw.recall.turn import Turn
 
 FEW = settings(max_examples=40)
-MANY = settings(max_examples=100)
+MANY = settings(max_examples=60)
 DECISIONS = {
     *("pinned", "must_quota", "nice_quota", "unknown_quota", "wildcard", "hard_rule"),
     *("recent_quota", "ignore_fill"),

@@ -115,7 +115,7 @@ def test_working_set_does_not_depend_on_the_selection(kit: Any) -> None:
     st.lists(st.tuples(st.text("ab ", min_size=1, max_size=40), st.booleans()), max_size=8),
     st.integers(0, 200),
 )
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_cut_lines_keeps_fitting_lines_with_hard_rules_first(drawn: list[tuple[str, bool]], room: int) -> None:
     rules = [Line(f"- r{at}{text}", f"r{at}", True) for at, (text, hard) in enumerate(drawn) if hard]
     others = [Line(f"- o{at}{text}", f"o{at}") for at, (text, hard) in enumerate(drawn) if not hard]
@@ -192,7 +192,7 @@ def test_duplicates_by_id_and_text_leave_their_slots_to_others(kit: Any) -> None
 
 
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_holds_word_count_shortcut_misses_no_duplicate(kit: Any, data: st.DataObject) -> None:
     texts = data.draw(st.lists(kit.texts(1, 4), min_size=1, max_size=3, unique=True))
     rows = [kit.row(f"d{at}", text, category="decision") for at, text in enumerate(texts)]

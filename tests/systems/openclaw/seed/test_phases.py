@@ -51,7 +51,7 @@ def test_repeat_factor_follows_the_count_within_the_window(kit: Any, decay: str,
 
 
 @given(st.integers(0, 50), st.floats(0, 1), st.integers(1, 50), st.sampled_from(("compounding", "linear", "once")))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_repeat_factor_never_rises_and_stays_within_bounds(times: int, penalty: float, window: int, decay: str) -> None:
     times = min(times, window)
     now = repeat_factor(times, penalty, window, decay)

@@ -125,7 +125,7 @@ def test_sections_are_counted_after_the_budget_shortened_the_text(kit: Any) -> N
     assert receipt["chars"] == len(turn.working_set_slot.text)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_receipt_counts_what_is_in_the_block(kit: Any, data: st.DataObject) -> None:
     config = kit.changed(data.draw(kit.knobs()), working_set=data.draw(st.sampled_from((ON, V1))))

@@ -181,7 +181,7 @@ LIMITS = st.integers(1, 8)
 QUOTAS = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(disjoint_buckets(), LIMITS, QUOTAS)
 def test_strict_caps_bind_while_other_candidates_are_left(
     buckets: Buckets, limit: int, quota: tuple[int, int, int]
@@ -222,7 +222,7 @@ def _by_the_book(buckets: Buckets, limit: int, quota: tuple[int, int, int], *, s
     return (chosen + in_turn[0] + in_turn[1])[:limit]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(disjoint_buckets(), LIMITS, QUOTAS, st.booleans())
 def test_selection_equals_that_of_a_full_sort(
     buckets: Buckets, limit: int, quota: tuple[int, int, int], strict: bool
@@ -230,7 +230,7 @@ def test_selection_equals_that_of_a_full_sort(
     assert ids(by_quota(buckets, limit, quota, strict=strict)) == _by_the_book(buckets, limit, quota, strict=strict)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.lists(st.tuples(st.sampled_from("abcdefgh"), SCORES, TIMES), unique_by=lambda hit: hit[0]), min_size=3
