@@ -144,6 +144,7 @@ def test_demo_when_conversations_are_added_keeps_its_figures(
     assert everything["scores"]["arms"]["none"]["n"] > after["scores"]["arms"]["none"]["n"]
 
 
+@pytest.mark.model
 def test_demo_when_a_conversation_fails_ends_with_4(
     demo: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
