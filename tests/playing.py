@@ -37,7 +37,7 @@ def tools_for(texts: Sequence[str] = (), *, store: str = "exact", scoping: str =
     """Tools with everything that is said embedded by hashing and split into words, in the cache of the test."""
     embedder = HashingEmbedder()
     vectors = Vectors(embedder)
-    vectors.prepare(list(dict.fromkeys(texts)))
+    vectors.prepare(list(dict.fromkeys([*texts, *(text.strip() for text in texts)])))
 
     def live(retrieval: Retrieval) -> StoreRetriever:
         words = words_under(retrieval.text)

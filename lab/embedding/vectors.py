@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -92,13 +92,11 @@ class StoredVectors:
     def __contains__(self, key: str) -> bool:
         return key in self.rows
 
-    def of(self, keys: Sequence[str], others: Iterable[np.ndarray] = ()) -> np.ndarray:
-        """Return float32 ``[len(keys), dimension]``; ``others`` has the vectors of missing keys, in order."""
+    def of(self, keys: Sequence[str]) -> np.ndarray:
+        """Return float32 ``[len(keys), dimension]``."""
         import numpy as np
 
-        rest = iter(others)
-        vectors = [self.matrix[self.rows[key]] if key in self.rows else next(rest) for key in keys]
-        return np.stack(vectors).astype(np.float32)
+        return self.matrix[[self.rows[key] for key in keys]].astype(np.float32)
 
 
 def stored_vectors(

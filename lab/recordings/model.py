@@ -114,7 +114,8 @@ class Recording:
     """One conversation: turns in order, memories in creation order, and the reader's notes on repairs and oddities.
 
     ``origin`` is what started it, one of :data:`ORIGINS`. It is no part of its identity, because a copy without the
-    host's index may not say it.
+    host's index may not say it. ``others`` are rows of a store that are no memories: blank ones, and the Working Sets
+    that an engine stored. Only profile ``upstream`` searches them, as the plugin does (E-94).
     """
 
     conversation: str
@@ -123,6 +124,7 @@ class Recording:
     language: str = "en"
     notes: tuple[str, ...] = field(default=())
     origin: str = field(default=PERSON, compare=False)
+    others: tuple[Memory, ...] = ()
 
     @property
     def sessions(self) -> tuple[str, ...]:

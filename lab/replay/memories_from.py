@@ -206,17 +206,21 @@ NOT_EMBEDDED = (
     "and profile seed embeds anew"
 )
 WORKING_SET = "working_set:"
+# Of rows that are no memories.
+ONLY_UPSTREAM = ", which only profile upstream searches"
 
 
 class Stored(NamedTuple):
     """The memories of a store in row order, without a recording, and notes on defaults and skipped rows.
 
-    ``vectors`` has the stored vectors of rows with an embedding, if requested.
+    ``vectors`` has the stored vectors of rows with an embedding, if requested. ``others`` are the rows that are no
+    memories (:class:`lab.recordings.model.Recording`).
     """
 
     memories: tuple[Memory, ...]
     notes: tuple[str, ...]
     vectors: StoredVectors | None = None
+    others: tuple[Memory, ...] = ()
 
 
 def read_stored(store: Path | str, *, vectors: bool = False, cached: bool = False) -> Stored:
@@ -246,8 +250,9 @@ def read_stored(store: Path | str, *, vectors: bool = False, cached: bool = Fals
         reader.counts[NOT_SEARCHED] = len(reader.memories)
     stored = None
     if vectors:
-        stored, faults = _stored_vectors(path, raw_vectors, reader.memories)
-        reader.memories = [memory for memory in reader.memories if memory.key not in faults]
+        stored, faults = _stored_vectors(path, raw_vectors, [*reader.memories, *reader.others])
+        for rows in (reader.memories, reader.others):
+            rows[:] = [memory for memory in rows if memory.key not in faults]
         for fault in faults.values():
             reader.leave_out(fault)
     memories = tuple(reader.memories)
@@ -255,7 +260,7 @@ def read_stored(store: Path | str, *, vectors: bool = False, cached: bool = Fals
         *(f"{store}: {what}: {count}" for what, count in reader.counts.items()),
         *(f"{store}: {note}" for note in scope_notes(memory.scope for memory in memories)),
     )
-    return Stored(memories, notes, stored)
+    return Stored(memories, notes, stored, tuple(reader.others))
 
 
 def _stored_vectors(
@@ -278,8 +283,9 @@ def with_stored(library: Library, stored: Stored) -> Library:
     """
     notes = list(stored.notes)
     recordings = []
-    rows = [replace(memory, place=row) for row, memory in enumerate(stored.memories)]
-    rows.sort(key=lambda memory: (memory.created_at, memory.key))
+    rows, others = (
+        sorted(part, key=lambda memory: (memory.created_at, memory.key)) for part in (stored.memories, stored.others)
+    )
     for recording in library.recordings:
         placed = tuple(_placed(memory, recording) for memory in rows)
         if recording.memories:
@@ -290,10 +296,10 @@ def with_stored(library: Library, stored: Stored) -> Library:
                 f"{recording.conversation}: {younger} of {len(placed)} memories were stored after its last turn, "
                 "so no turn can recall them"
             )
-        recordings.append(replace(recording, memories=placed))
+        recordings.append(replace(recording, memories=placed, others=tuple(others)))
     golden = GoldenSet(library.golden.probes, (*library.golden.notes, *notes))
     check_probes(recordings, golden.probes)
-    identity = digest([_identity(memory) for memory in stored.memories])
+    identity = digest([_identity(replace(memory, place=None)) for memory in (*stored.memories, *stored.others)])
     return replace(library, memories="stored", recordings=tuple(recordings), golden=golden, stored=identity)
 
 
@@ -321,6 +327,7 @@ class _Rows:
     def __init__(self, store: str) -> None:
         self.store = store
         self.memories: list[Memory] = []
+        self.others: list[Memory] = []
         self.counts: Counter[str] = Counter()
         self._times = Times()
         # Why the first row that was left out cannot be read.
@@ -382,13 +389,16 @@ class _Rows:
         )
         created = _created(row, self._times, at)
         # The row can be read, so that it counts.
+        memory = replace(memory, created_at=created or 0, place=len(self._ids))
         self._ids.add(identity)
         self.counts.update(counts)
         self._holds_vectors |= vector is not None
         if identity.startswith(WORKING_SET):
-            self.counts["working-set rows left out, because the engine builds them itself"] += 1
+            self.counts[f"working-set rows{ONLY_UPSTREAM}"] += 1
+            self.others.append(memory)
         elif not text.strip():
-            self.counts["rows without a text left out"] += 1
+            self.counts[f"rows without a text{ONLY_UPSTREAM}"] += 1
+            self.others.append(memory)
         else:
             if created is None:
                 self.counts["rows without a time, visible from the start"] += 1
@@ -396,7 +406,7 @@ class _Rows:
                 self.counts[NOT_EMBEDDED] += 1
             elif vector is None and VECTOR in row:
                 self._null.append(len(self.memories))
-            self.memories.append(replace(memory, created_at=created or 0))
+            self.memories.append(memory)
 
     def settle(self) -> None:
         """Count odd times, and, if some rows have vectors, rows with a null one as stored without an embedding."""

@@ -10,12 +10,13 @@ turn loop does, without recalls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import CannotWrite, UnusableInput
+from lab.base.utf16 import WHITESPACE
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, VectorsOf, roles_of
 from lab.embedding.endpoint import TextRefused
 from lab.embedding.vectors import AGREE, StoredVectors, Vectors
@@ -24,7 +25,7 @@ from lab.replay.loop import Play, ask_of
 from lab.replay.plan import Plan
 from lab.replay.timeline import timeline
 from lab.retrieval.clamp import Clamp
-from lab.retrieval.retrievers import Retrieval, StoreRetriever, embedded_text, make_store
+from lab.retrieval.retrievers import Retrieval, StoreRetriever, embedded_text, make_store, query_text
 from lab.retrieval.tokens import TextSettings, Words, words_under
 from lab.systems.contract import Arm, ArmInfo, Prepares, Rehearses, Rephrases, Step
 from lab.systems.kit import Kit, Search, Tools, Workshop
@@ -127,6 +128,7 @@ def tools_of(
         plan.scoping,
         sources.prepared,
         replies=any(turn.role == "assistant" for turn in recording.turns),
+        others=recording.others,
     )
 
 
@@ -165,7 +167,7 @@ def _place_of(plan: Plan, recordings: Sequence[Recording], text: str) -> str:
         ("turn", turn.key, turn.index_text or turn.said or turn.text) for each in recordings for turn in each.turns
     ]
     for kind, key, whole in texts:
-        if text == whole or text in (embedded_text(whole, limit) for limit in limits):
+        if text == whole or any(text in (embedded_text(whole, limit), query_text(whole, limit)) for limit in limits):
             return f"{kind} {key}"
     return "a text of a system"
 
@@ -186,10 +188,14 @@ def _queries_of(plan: Plan, recording: Recording) -> list[str]:
     return [point.text for point in plan.recall_points_of(recording)]
 
 
-def _documents_of(plan: Plan, recording: Recording) -> list[str]:
-    """Return the texts of memories, and of turns if systems capture, because captures mostly repeat turns."""
+def _documents_of(plan: Plan, recording: Recording, stored: Container[str] = ()) -> list[str]:
+    """Return the texts of memories, and of turns if systems capture, because captures mostly repeat turns.
+
+    Memories whose keys are ``stored`` are left out: another memory with the same text may have no vector.
+    """
     turns = recording.turns if plan.source == "captured" else ()
-    return [memory.index_text for memory in recording.memories] + [
+    others = (memory for memory in recording.others if memory.embedded)
+    return [memory.index_text for memory in (*recording.memories, *others) if memory.key not in stored] + [
         turn.index_text or turn.said or turn.text for turn in turns
     ]
 
@@ -198,15 +204,14 @@ def _embedded_of(plan: Plan, recording: Recording, sources: Sources) -> dict[Rol
     """Return the distinct texts of a conversation as they are embedded, by role.
 
     All are under ``document`` if both roles share vectors. Documents of the docs cold lane are searched with the
-    unclamped prompt.
+    unclamped prompt. White space around prompts is trimmed (E-31).
     """
-    stored = plan.vectors
-    known = {memory.index_text for memory in recording.memories if stored is not None and memory.key in stored}
-    documents = [text for text in _documents_of(plan, recording) if text not in known]
-    queries = _queries_of(plan, recording)
+    documents = _documents_of(plan, recording, plan.vectors or ())
+    prompts = _queries_of(plan, recording)
     limits = dict.fromkeys(retrieval.clamp for retrieval in plan.retrievals()) or {Clamp(): None}
+    queries = [prompt.strip(WHITESPACE) for prompt in prompts]
     queries += [
-        text for arm in plan.arms if isinstance(arm, Rephrases) for prompt in queries if (text := arm.query_for(prompt))
+        text for arm in plan.arms if isinstance(arm, Rephrases) for prompt in prompts if (text := arm.query_for(prompt))
     ]
     unclamped = queries if any(info.inputs for info in plan.infos) else []
     own = _rehearsed_of(plan, recording, sources)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import choices
+from lab.base.utf16 import WHITESPACE
 from lab.embedding.embedder import DOCUMENT, QUERY, VectorsOf
 from lab.embedding.vectors import StoredVectors
 from lab.retrieval.clamp import Clamp, clamp
@@ -96,7 +98,9 @@ class StoreRetriever:
     def write(self, rows: Sequence[Row]) -> None:
         """Add rows whose texts could not be prepared. A row with a known id replaces the earlier one."""
         texts = [row.index_text for row in rows]
-        self.vectors.prepare([embedded_text(text, self._limits) for text in texts])
+        self.vectors.prepare(
+            [embedded_text(row.index_text, self._limits) for row in rows if not (self._as_stored and not row.embedded)]
+        )
         self.tokens.prepare(texts)
         for row in rows:
             if row.id in self._by_id:
@@ -145,7 +149,7 @@ class StoreRetriever:
         self.store.close()
 
     def _queries(self, texts: Sequence[str]) -> np.ndarray:
-        return self.vectors.of([embedded_text(text, self._limits) for text in texts], QUERY)
+        return self.vectors.of([query_text(text, self._limits) for text in texts], QUERY)
 
 
 def row_vectors(
@@ -158,15 +162,20 @@ def row_vectors(
 ) -> np.ndarray:
     """Return the stored vector of each row, or that of its text: float32 ``[len(rows), dimension]``.
 
-    With ``as_stored``, a row that was stored without an embedding gets the zero vector, as in the plugin's table.
+    With ``as_stored``, a row that was stored without an embedding gets the zero vector, as in the plugin's table. A row
+    that was written since the store was read has no stored vector, though one there may have its key.
     """
-    texts = [embedded_text(row.index_text, limits) for row in rows if stored is None or row.key not in stored]
-    result = vectors.of(texts, DOCUMENT)
-    if stored is not None and rows:
-        result = stored.of([row.key for row in rows], result)
-    if as_stored and not all(row.embedded for row in rows):
-        result = result.copy()
-        result[[not row.embedded for row in rows]] = 0.0
+    import numpy as np
+
+    known = np.array([stored is not None and row.position is not None and row.key in stored for row in rows], bool)
+    zero = np.array([as_stored and not row.embedded for row in rows], bool) & ~known
+    computed = vectors.of([embedded_text(row.index_text, limits) for row in compress(rows, ~(known | zero))], DOCUMENT)
+    if len(computed) == len(rows):
+        return computed
+    result = np.zeros((len(rows), vectors.dimension), np.float32)
+    result[~(known | zero)] = computed
+    if stored is not None and known.any():
+        result[known] = stored.of([row.key for row in compress(rows, known)])
     return result
 
 
@@ -176,6 +185,11 @@ def embedded_text(text: str, limits: Clamp) -> str:
     if 2 * len(text) <= limits.max_chars and not limits.max_bytes:
         return text
     return clamp(text, limits).text
+
+
+def query_text(text: str, limits: Clamp) -> str:
+    """Return the part of a prompt that is embedded: white space around it is trimmed before it is clamped (E-31)."""
+    return embedded_text(text.strip(WHITESPACE), limits)
 
 
 def make_store(kind: str, dimension: int, settings: TextSettings) -> Store:

@@ -105,7 +105,7 @@ class Tools:
 
     ``cached`` opens a search that may answer from cached candidates, ``live`` one that does not and can be written to.
     ``replies``: the conversation has turns of an assistant; it has none if people talk with each other. ``shared`` is
-    for arms that share one system (:mod:`lab.systems.budget`).
+    for arms that share one system (:mod:`lab.systems.budget`). ``others`` are rows of the store that are no memories.
     """
 
     conversation: str
@@ -120,6 +120,7 @@ class Tools:
     clock: Clock = field(default_factory=Clock)
     replies: bool = True
     shared: dict[str, Any] = field(default_factory=dict)
+    others: Sequence[Memory] = ()
 
 
 class Kit:
@@ -137,6 +138,7 @@ class Kit:
         self.embedder, self.vectors = tools.embedder, tools.vectors
         self.clock, self.rows = tools.clock, tools.rows
         self.prepared, self.shared = tools.prepared.get(arm), tools.shared
+        self.others = tools.others
         self._tools = tools
         self._resources = ExitStack()
 

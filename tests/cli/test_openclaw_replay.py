@@ -92,7 +92,7 @@ def test_turn_recalls_only_memories_stored_before(lab: Lab, place: Path) -> None
     for note in (
         "removed from user messages: relevant-memories block 1",
         "rows without a label, which count as unknown: 1",
-        "working-set rows left out, because the engine builds them itself: 1",
+        "working-set rows, which only profile upstream searches: 1",
     ):
         assert note in done.stderr
     explained = lab("explain", "run", SECOND, "--arm", "tier_quota_v1", cwd=place)

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from families import BETWEEN, SETTINGS, START, Family
+from families import SETTINGS, START, Family
 from plugin import MODEL, Plugin, Provider
 
 from lab.embedding.server import EmbeddingServer
@@ -59,7 +59,7 @@ def compare(
             settings, own = SETTINGS[name] | family.settings, place / name
             shutil.copytree(place / "filled", own / "live")
             with Plugin(node, _settings(folder, settings), own / "live", server) as plugin:
-                live = list(_live(plugin, family))
+                live = list(_live(plugin, provider, family))
             yield _compared(family, name, live, _lab(family, settings, plugin.home / TABLE, server, own))
     finally:
         server.close()
@@ -104,11 +104,12 @@ def _append(folder: Path, rows: list[dict[str, Any]]) -> None:
     )
 
 
-def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
+def _live(plugin: Plugin, provider: Provider, family: Family) -> Iterator[Answer]:
     """Return the plugin's results."""
     known = [row for rows in family.batches for row in rows] + family.raw
     for at, prompt in enumerate(family.prompts):
-        now = START + (at + 1) * BETWEEN
+        now = family.start + (at + 1) * family.between
+        provider.down = at in family.down
         if at in family.stored:
             row = family.stored[at]
             given = {name: row[name] for name in ("text", "category", "importance", "scope") if row[name] is not None}
@@ -117,13 +118,17 @@ def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
         given = plugin.ask("recall", now_ms=now, probe=False, **asked)
         log = [line.partition(" ")[2] for line in given["log"]]
         yield Answer(_ids(given["context"], known), _hash(given["context"]), given.get("receipt_text", "{}"), log)
+    provider.down = False
 
 
 def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
     """Return the ids of the memories whose complete lines a block holds, identified by text and category."""
     from lab.systems.openclaw.recall.block import escape
 
-    by_line = {(row["category"], escape(row["text"].strip())): row["id"] for row in reversed(known)}
+    # The lab's items are memories, which blank rows are not.
+    by_line = {
+        (row["category"], escape(row["text"].strip())): row["id"] for row in reversed(known) if row["text"].strip()
+    }
     found = (LINE.match(line) for line in block.split("\n"))
     ids = (by_line.get((one["category"], one["text"])) for one in found if one)
     return [identity for identity in ids if identity]
@@ -149,6 +154,7 @@ def _lab(family: Family, settings: dict[str, Any], table: Path, server: Embeddin
         labels="recorded",
         embedder=f"openai:{MODEL}@{server.url}",
         vectors="stored",
+        faults=tuple(f"embedder_down=peers/s/t{at}" for at in sorted(family.down)),
     )
     run = run_replay(asked, place / "run", use_cache=False).run
     (conversation,) = run.done()
@@ -171,9 +177,9 @@ def _recording(family: Family) -> Iterator[dict[str, Any]]:
         return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
 
     yield {"kind": "recording", "schema": "lab.recording.v1", "conversation": "peers", "language": "en"}
-    yield {"kind": "session", "session": "s", "time": iso(START + BETWEEN)}
+    yield {"kind": "session", "session": "s", "time": iso(family.start + family.between)}
     for at, prompt in enumerate(family.prompts):
-        time = iso(START + (at + 1) * BETWEEN)
+        time = iso(family.start + (at + 1) * family.between)
         yield {"kind": "turn", "turn": f"t{at}", "role": "user", "text": prompt, "time": time}
 
 

@@ -31,7 +31,8 @@ class Family:
 
     ``batches`` are added one after another, a fragment each; ``raw`` goes into the table as it is, not through the
     plugin's import. The provider is down for the texts in ``refused``. ``stored`` are added between turns, by the
-    number of the turn that they precede. ``settings`` is merged into every configuration.
+    number of the turn that they precede, and it is down at the turns in ``down``. ``settings`` is merged into every
+    configuration. Turns are ``between`` milliseconds apart and begin as long after ``start``.
     """
 
     name: str
@@ -41,6 +42,9 @@ class Family:
     refused: frozenset[str] = frozenset()
     stored: dict[int, Row] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    down: frozenset[int] = frozenset()
+    start: int = START
+    between: int = BETWEEN
 
 
 # Two policies, the Working Set on and off, budgets that cut, and receipts of both kinds.
@@ -63,6 +67,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "autoRecall": {"selectionMode": "tier_quota_v1"},
         "workingSet": {"enabled": True, "persist": False},
         "budget": {"maxChars": 700},
+    },
+    "no-receipts": {
+        "autoRecall": {"selectionMode": "tier_quota_v1"},
+        "receipts": {"enabled": False},
+        "budget": {"maxChars": 400},
     },
     "first-tail": {
         "autoRecall": {"selectionMode": "tier_first_v1", "tierSearchMultiplier": 3},
@@ -131,7 +140,20 @@ class Draw:
 def families(turns: int, seed: int = 13) -> list[Family]:
     """Return every family, with ``turns`` turns under each configuration."""
     made = []
-    for make in (_in_order, _out_of_order, _duplicates, _untimed, _unembedded, _scarce, _chinese, _growing):
+    for make in (
+        _in_order,
+        _out_of_order,
+        _duplicates,
+        _untimed,
+        _unembedded,
+        _scarce,
+        _chinese,
+        _growing,
+        _spaced,
+        _outage,
+        _twins,
+        _no_memories,
+    ):
         draw = Draw(make.__name__, seed)
         made.append(make(draw, turns))
     return made
@@ -210,3 +232,49 @@ def _growing(draw: Draw, turns: int) -> Family:
     stored = {at: draw.row() for at in range(turns) if draw.random.random() < 0.6}
     prompts = draw.prompts(turns, near=[*rows, *stored.values()])
     return Family("stored between turns", draw.batches(rows), prompts, stored=stored)
+
+
+def _spaced(draw: Draw, turns: int) -> Family:
+    """White space around prompts and within, and prompts longer than what is embedded."""
+    rows = draw.rows(80)
+    blanks = (" ", "\n", "\t\n ", "\u00a0", "\ufeff", "\u3000 ", "\x85", "\u200b", "  \n\n")
+
+    def prompt() -> str:
+        text = " ".join(draw.text() for _ in range(draw.random.choice((1, 1, 2, 150))))
+        return draw.random.choice(blanks) + text + draw.random.choice(blanks)
+
+    return Family("white space", draw.batches(rows), draw.prompts(turns, prompt, rows))
+
+
+def _outage(draw: Draw, turns: int) -> Family:
+    """The provider is down at some turns, so that the Working Sets of those turns are stored without a vector."""
+    rows = draw.rows(60, category="decision", importance=0.9) + draw.rows(30)
+    draw.random.shuffle(rows)
+    down = frozenset(at for at in range(turns) if draw.random.random() < 0.4)
+    return Family("provider down at turns", draw.batches(rows), draw.prompts(turns, near=rows), down=down)
+
+
+def _twins(draw: Draw, turns: int) -> Family:
+    """Each text in two rows: one with a vector, one that was stored while the provider was down."""
+    rows = draw.rows(40)
+    raw = []
+    for row in rows:
+        other = draw.random.choice([category for category in CATEGORIES if category != row["category"]])
+        raw.append(_as_stored(draw, row | {"id": draw.row()["id"], "category": other}) | {"vector": None})
+    return Family("twins without a vector", draw.batches(rows), draw.prompts(turns, near=rows), raw)
+
+
+def _no_memories(draw: Draw, turns: int) -> Family:
+    """Blank texts, Working Sets of an earlier engine, and ids of other programs."""
+    rows, raw = draw.rows(40), []
+    for number, row in enumerate(draw.rows(90)):
+        kind = draw.random.random()
+        change: dict[str, Any] = {}
+        if kind < 0.25:
+            change = {"text": draw.random.choice(("", " ", "\n\t", "\u3000"))}
+        elif kind < 0.35:
+            change = {"id": f"working_set:{draw.random.choice(SCOPES)}-{number}", "category": "other"}
+        elif kind < 0.7:
+            change = {"id": draw.random.choice(("note-", "Z", "é", "7-")) + str(number)}
+        raw.append(_as_stored(draw, row | change))
+    return Family("rows that are no memories", draw.batches(rows), draw.prompts(turns, near=rows), raw)

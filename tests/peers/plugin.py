@@ -21,16 +21,20 @@ MODEL = "text-embedding-3-small"
 
 
 class Provider:
-    """Vectors of hashed words. Texts in ``refused`` get an error, as from a provider that is down."""
+    """Vectors of hashed words. Texts in ``refused``, and all while it is ``down``, get an error."""
 
     dimension = DIMENSION
 
     def __init__(self) -> None:
         self.refused: Collection[str] = ()
+        self.down = False
+        # All texts that it was sent, in order.
+        self.asked: list[str] = []
 
     def prepare(self, texts: Sequence[str]) -> int:
         """Refuse what is to be refused."""
-        if not set(texts).isdisjoint(self.refused):
+        self.asked += texts
+        if self.down or not set(texts).isdisjoint(self.refused):
             raise CannotMeasure("down")
         return len(texts)
 

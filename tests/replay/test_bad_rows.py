@@ -83,7 +83,7 @@ def test_read_stored_bad_rows_are_counted_by_kind(tmp_path: Path) -> None:
         f"{path}: rows left out, because field 'scope': expected a string, found a number: 2",
         f"{path}: rows left out, because field 'id': expected a string, found a number: 1",
         f"{path}: rows left out, because an earlier row has its id, which the plugin reads in its place: 1",
-        f"{path}: rows without a text left out: 1",
+        f"{path}: rows without a text, which only profile upstream searches: 1",
     )
 
 

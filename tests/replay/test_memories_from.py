@@ -19,7 +19,6 @@ from lab.recordings.readers import Library, format_named
 from lab.replay.memories_from import read_stored, table_read, with_stored
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.kit import Rows
-from lab.systems.openclaw.memory import engine_id
 
 Row = dict[str, Any]
 Write = Callable[..., Path]
@@ -119,7 +118,9 @@ def test_store_media_of_another_form_are_refused(write: Write, refs: object) -> 
 def test_read_stored_row_is_a_memory_with_its_id(write: Write) -> None:
     stored = read_stored(write([row(2), row(1, scope="", trust_tier=None, category=None, createdAt=7)]))
     second, first = stored.memories
-    assert first == Memory(uuid(1), "memory 1", "memory 1", 0, 7, "other", "global", "nice_to_have", trust="unknown")
+    assert first == Memory(
+        uuid(1), "memory 1", "memory 1", 0, 7, "other", "global", "nice_to_have", trust="unknown", place=1
+    )
     assert (second.key, second.created_at, second.scope, second.trust) == (uuid(2), 2000, "shop", "import")
     assert noted(stored.notes) == ()
 
@@ -128,8 +129,7 @@ def test_replay_stored_memory_keeps_its_id(write: Write) -> None:
     placed = with_stored(library(5000), read_stored(write([row(1), row(2, id="note-7")])))
     (recording,) = placed.recordings
     rows = Rows().of(recording.memories)
-    assert [(one.id, one.key) for one in rows] == [(uuid(1), uuid(1)), (engine_id("note-7"), "note-7")]
-    assert len(rows[1].id) == 36
+    assert [(one.id, one.key) for one in rows] == [(uuid(1), uuid(1)), ("note-7", "note-7")]
     assert [one.trust_tier for one in rows] == ["import", "import"]
 
 
@@ -200,8 +200,8 @@ def test_read_stored_rows_of_the_engine_are_left_out(write: Write) -> None:
     stored = read_stored(path)
     assert [memory.key for memory in stored.memories] == [uuid(1)]
     assert noted(stored.notes) == (
-        f"{path}: working-set rows left out, because the engine builds them itself: 1",
-        f"{path}: rows without a text left out: 1",
+        f"{path}: working-set rows, which only profile upstream searches: 1",
+        f"{path}: rows without a text, which only profile upstream searches: 1",
     )
 
 

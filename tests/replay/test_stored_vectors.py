@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from lab.replay.explain import explain
 from lab.replay.memories_from import NOT_EMBEDDED, read_stored
 from lab.replay.plan import make_plan, plan_of
 from lab.report.explanation import explanation_text
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.contract import Row
 from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.retrieval.retrievers import row_vectors
 from lab.view.recorded import Recorded
 from tests.replay.conftest import Desk
 
@@ -114,6 +118,63 @@ def test_stored_vectors_zero_row_is_counted_not_compared(vector_desk: Desk) -> N
     result = read_stored(Path(table), vectors=True)
     assert result.notes[-2] == f"{table}: {NOT_EMBEDDED}: 1"
     assert vector_desk.run("vector", memories_from=table, vectors="stored").failures == ()
+
+
+@pytest.mark.parametrize("profile", ["seed", "upstream"])
+def test_stored_vectors_text_stored_twice_may_lack_one_of_its_vectors(vector_desk: Desk, profile: str) -> None:
+    rows = _rows([*TEXTS[:7], TEXTS[2]])
+    rows[7]["vector"] = [0.0] * 64
+    table = _table(vector_desk.home / "db", rows)
+    outcome = vector_desk.run(*ARMS, memories_from=table, vectors="stored", profile=profile)
+    assert outcome.failures == ()
+
+
+def test_upstream_alone_searches_rows_that_are_no_memories(vector_desk: Desk) -> None:
+    rows = _rows([*TEXTS, f"constraints:\n- {TEXTS[3]}", " \n"])
+    rows[8] |= {"id": "working_set:global", "importance_label": "must_remember"}
+    rows[9] |= {"importance_label": "must_remember"}
+    table = _table(vector_desk.home / "db", rows)
+    arm = vector_desk.home / "engine.json"
+    arm.write_text(json.dumps({"autoRecall": {"maxItems": 3}}), "utf-8")
+
+    def receipts(profile: str) -> list[dict[str, Any]]:
+        outcome = vector_desk.run(f"engine={arm}", out=profile, memories_from=table, profile=profile)
+        assert outcome.failures == ()
+        return [json.loads(row["receipt"]) | {"block": row["block"]} for row in vector_desk.rows(outcome)]
+
+    first = receipts("upstream")[0]
+    must = next(tier for tier in first["tierCounts"] if tier["tier"] == "must")
+    # The plugin injects a blank line for a blank text, and leaves the slot of a stored Working Set empty.
+    assert (must["candidates"], must["selected"], first["injectedCount"]) == (2, 2, 2)
+    assert rows[9]["id"] in first["fusedTop"]
+    assert "working_set:global" not in first["fusedTop"]
+    assert all(tier["candidates"] == 0 for tier in receipts("seed")[0]["tierCounts"] if tier["tier"] == "must")
+
+
+def test_white_space_around_a_prompt_is_not_embedded(desk: Desk) -> None:
+    desk.say("c", ("global", [("user", TEXTS[0]), ("user", f"\n  {TEXTS[1]} \u3000\n")]))
+    assert desk.run(*ARMS).failures == ()
+    cached = Vectors(HashingEmbedder())
+    assert (cached.prepare([TEXTS[1]]), cached.prepare([f"\n  {TEXTS[1]} \u3000\n"])) == (0, 1)
+
+
+def test_row_written_since_the_store_was_read_has_no_stored_vector() -> None:
+    stored, _ = stored_vectors(Path("db"), {"w": ([1.0, 0.0], "row 1"), "x": ([0.0, 1.0], "row 2")})
+    read, written = (Row("w", "w", "one", "one", 1, position=at) for at in (1, None))
+    down = replace(written, embedded=False)
+
+    class Computed:
+        dimension = 2
+
+        def of(self, texts: Sequence[str], role: Role = "document") -> np.ndarray:
+            return np.full((len(texts), 2), 0.5, np.float32)
+
+    def vectors(*rows: Row, as_stored: bool = True) -> list[list[float]]:
+        found: list[list[float]] = row_vectors(rows, Clamp(), Computed(), stored, as_stored=as_stored).tolist()
+        return found
+
+    assert vectors(read, written, down) == [[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]]
+    assert vectors(down, as_stored=False) == [[0.5, 0.5]]
 
 
 class _Other(HashingEmbedder):

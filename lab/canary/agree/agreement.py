@@ -38,7 +38,7 @@ from lab.retrieval.sentence_words import one_line
 from lab.runs.notes import missing_notes
 from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.arms import FlowArm
-from lab.systems.openclaw.memory import engine_id, normal_label
+from lab.systems.openclaw.memory import engine_id, id_of, normal_label
 
 SCHEMA = "lab.agree.v1"
 # Where memories come from: --memories-from, the agent's calls of memory_store, or these and what searches returned.
@@ -135,7 +135,7 @@ class Compared(NamedTuple):
                 "position": self.first.position,
                 "cause": self.first.cause,
                 "recorded": _named(match.recorded.id or None, match.recorded.text, texts=texts) if match else None,
-                "lab": _named(engine_id(memory.key), memory.text, texts=texts) if memory else None,
+                "lab": _named(id_of(memory), memory.text, texts=texts) if memory else None,
             }
         return value
 

@@ -20,7 +20,7 @@ from lab.replay.loop import RecallCall, replay
 from lab.replay.plan import Plan
 from lab.replay.sources import Sources, play_of, tools_of
 from lab.retrieval.contract import Filter, Row
-from lab.retrieval.retrievers import QueryContext, StoreRetriever, embedded_text
+from lab.retrieval.retrievers import QueryContext, StoreRetriever, query_text
 from lab.systems.contract import Detail, Explains
 from lab.systems.openclaw.arms import FlowArm
 from lab.systems.openclaw.memory import Listing, row_of
@@ -248,7 +248,7 @@ class Searches:
     def prepare(self, queries: Sequence[str]) -> None:
         """Embed and tokenise queries in bulk."""
         limits = self._arm.retrieval.clamp
-        self._sources.vectors.prepare([embedded_text(query, limits) for query in queries], role=QUERY)
+        self._sources.vectors.prepare([query_text(query, limits) for query in queries], role=QUERY)
         for words in self._sources.words.values():
             words.prepare(queries)
 

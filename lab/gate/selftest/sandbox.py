@@ -21,7 +21,7 @@ from lab.gate.selftest.child import LOADED
 from lab.gate.selftest.faults import PACKAGE, Fault, apply
 from lab.replay.plan import make_plan
 from lab.replay.sources import Announce, open_sources, prepare, texts_of
-from lab.retrieval.retrievers import embedded_text
+from lab.retrieval.retrievers import embedded_text, query_text
 from lab.retrieval.tokens import Tokens, words_key
 from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.arms import FlowArm
@@ -162,7 +162,8 @@ class Sandbox:
             prepare(plan, plan.recordings, sources, announce)
         texts = list(dict.fromkeys(text for recording in plan.recordings for text in texts_of(plan, recording)))
         limits = dict.fromkeys(retrieval.clamp for retrieval in plan.retrievals())
-        clamped = list(dict.fromkeys([*texts, *(embedded_text(text, limit) for limit in limits for text in texts)]))
+        forms = (form(text, limit) for form in (embedded_text, query_text) for limit in limits for text in texts)
+        clamped = list(dict.fromkeys([*texts, *forms]))
         roles = roles_of(plan.embedder)
         for role in roles:
             sources.vectors.prepare(clamped, role=role)

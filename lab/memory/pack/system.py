@@ -42,7 +42,7 @@ from lab.systems.contract import (
 )
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.resolve import resolve
-from lab.systems.openclaw.memory import engine_id
+from lab.systems.openclaw.memory import id_of
 from lab.systems.plans import PLAN, due_at_of, is_plan
 from lab.systems.spec import ArmSpec
 
@@ -163,7 +163,7 @@ class MemoriesLane:
                     continue
                 seen.add(row.key)
                 yield self._memories.candidate(row, hit.score, retrievers)
-                newer = [by_id[engine_id(known.memory.key)] for known in self._memories.successors(row.key)]
+                newer = [by_id[id_of(known.memory)] for known in self._memories.successors(row.key)]
                 waiting += [(one, ("successor",)) for one in newer if scope in (None, one.scope)]
 
 

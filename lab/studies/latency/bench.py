@@ -38,6 +38,7 @@ from lab.retrieval.retrievers import (
     StoreRetriever,
     embedded_text,
     make_store,
+    query_text,
     row_vectors,
 )
 from lab.retrieval.tokens import TextSettings, words_under
@@ -373,7 +374,7 @@ def questions_of(plan: Plan, sources: Sources, count: int) -> list[Question]:
     distinct = min(count, len(points))
     chosen = [points[index * len(points) // distinct] for index in range(distinct)]
     texts = [point.text for point in chosen]
-    vectors = sources.vectors.of([embedded_text(text, retrieval.clamp) for text in texts], QUERY)
+    vectors = sources.vectors.of([query_text(text, retrieval.clamp) for text in texts], QUERY)
     tokens_of = sources.words.get(retrieval.text) or words_under(retrieval.text)
     tokens_of.prepare(texts)
     words = tokens_of.of(texts)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,7 +53,7 @@ from lab.systems.openclaw.explain import RecallRecord, explain_recall
 from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
 from lab.systems.openclaw.js import js_json
 from lab.systems.openclaw.many import Group, Many, group_of
-from lab.systems.openclaw.memory import Listing, engine_id
+from lab.systems.openclaw.memory import Listing, row_of
 from lab.systems.openclaw.presets import ABLATION_STEPS, RECOMMENDED, recommended
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.stages import SILENT
@@ -127,6 +128,9 @@ class DerivedRows:
         self._stored: dict[str, Row] = {}
         self._changed: dict[str, Row] = {}
         self._reported: set[str] = set()
+
+    def __contains__(self, identity: str) -> bool:
+        return identity in self._stored
 
     def write(self, row: Row) -> None:
         """Store a row in place of the earlier one; outside a table, an equal text is not stored again."""
@@ -308,7 +312,8 @@ class _Engine(MemorySystem):
         self.arm, self.config = arm, arm.config
         self.retrieval = arm.retrieval
         # A system that writes to the table that it searches has a table of its own.
-        shares = arm.shares and not kit.captures
+        self._others = deque(kit.others if arm.config.upstream and isinstance(arm, FlowArm) else ())
+        shares = arm.shares and not kit.captures and not self._others
         self.retrieval_key = arm.retrieval if shares else None
         self.turn: Turn | None = None
         # The last candidates, if the search is not shared.
@@ -385,7 +390,8 @@ class PolicySystem(_Engine):
         missing_must = displaced(tiers, ask.scope, self.config.max_items, recall, candidates.by_id)
         receipt = recall.receipt
         if self.config.explains_all and missing_must:
-            receipt = {**receipt, "notInjected": {engine_id(key): "quota" for key in missing_must}}
+            ids = {row.key: row.id for row in candidates.by_id.values()}
+            receipt = {**receipt, "notInjected": {ids[key]: "quota" for key in missing_must}}
         receipt_text = js_json(receipt) if self.config.upstream else None
         return replace(recall, receipt=receipt, receipt_text=receipt_text, displaced=missing_must)
 
@@ -412,6 +418,7 @@ class FlowSystem(_Engine):
         self._docs: DocsLane | None = None
         if arm.documented:
             self._docs = packed_lane(self.config.docs, kit.prepared, kit.embedder, kit.vectors)
+        self._no_memories = frozenset(row.key for row in self._others)
         # Profile seed searches no row that it derives, even if its table is private.
         self._derived = DerivedRows(self._listing, None if arm.shares else self._table)
 
@@ -433,6 +440,17 @@ class FlowSystem(_Engine):
         if self._table is not None:
             self._table.remove(rows)
 
+    def recall(self, ask: Ask) -> Recall:
+        """Add the rows that are no memories, as the plugin's table has them, then search it.
+
+        A Working Set that the recorded engine stored at this turn or later does not replace one of this engine.
+        """
+        while self._others and self._others[0].created_at < ask.now_ms:
+            row = row_of(self._others.popleft())
+            if row.id not in self._derived:
+                self.note([row])
+        return super().recall(ask)
+
     def select(self, ask: Ask, candidates: QueryContext) -> Recall:
         """Run the flow and return the items that are whole in the block."""
         docs = self._docs
@@ -450,7 +468,7 @@ class FlowSystem(_Engine):
         items = tuple(
             item_of(pick, candidates.by_id[pick.candidate.id], decisions.get(pick.candidate.id, pick.decision))
             for pick in turn.final
-            if pick.candidate.id in kept
+            if pick.candidate.id in kept and candidates.by_id[pick.candidate.id].key not in self._no_memories
         )
         status: Status = "skipped" if turn.skip_reason else "degraded" if ask.faults - HARMLESS else "ok"
         answer = Recall(
@@ -460,17 +478,20 @@ class FlowSystem(_Engine):
             turn.receipt or {},
             turn.timings,
             status,
-            tuple(candidates.by_id[identity].key for identity in turn.carried),
+            self._memories(candidates.by_id[identity].key for identity in turn.carried),
             turn.duplicates(),
             log=tuple(text for _, text in turn.log),
             receipt_text=js_json(turn.receipt or {}) if self.config.upstream else None,
             writes=self._derived.writes(turn),
-            evicted=(turn.receipt.get("budget") or {}).get("droppedCount", 0) if turn.receipt else None,
+            evicted=turn.packed.receipt["droppedCount"] if turn.packed else 0 if turn.receipt else None,
         )
         if turn.skip_reason:
             return answer
         missing_must = displaced(turn.tiers, turn.filter_scope, self.config.max_items, answer, candidates.by_id)
-        return replace(answer, displaced=missing_must)
+        return replace(answer, displaced=self._memories(missing_must))
+
+    def _memories(self, keys: Iterable[str]) -> tuple[str, ...]:
+        return tuple(key for key in keys if key not in self._no_memories)
 
     def close(self) -> None:
         """Close the index of the documents, and the table if it is private."""

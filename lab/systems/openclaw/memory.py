@@ -7,6 +7,7 @@ import re
 import uuid
 from bisect import insort
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from heapq import merge
 from itertools import islice
@@ -151,9 +152,14 @@ def is_hard_rule(text: str) -> bool:
     return False
 
 
+def id_of(memory: Memory) -> str:
+    """Return the id of a memory's row: its key if it was read from a store, whatever its form, for ties go by it."""
+    return engine_id(memory.key) if memory.place is None else memory.key
+
+
 def row_of(memory: Memory) -> Row:
     """Return the row of a memory of the recording."""
-    return normal_row(
+    row = normal_row(
         memory.key,
         memory.text,
         memory.index_text,
@@ -166,6 +172,7 @@ def row_of(memory: Memory) -> Row:
         position=memory.place,
         embedded=memory.embedded,
     )
+    return row if row.id == id_of(memory) else replace(row, id=id_of(memory))
 
 
 class Near(NamedTuple):

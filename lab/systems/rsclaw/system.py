@@ -15,7 +15,7 @@ from lab.recordings.model import Memory, Turn
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.contract import Filter
 from lab.retrieval.faults import HARMLESS
-from lab.retrieval.retrievers import QueryContext, Retrieval, embedded_text
+from lab.retrieval.retrievers import QueryContext, Retrieval, query_text
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import (
     ArmInfo,
@@ -286,7 +286,7 @@ class Rsclaw(MemorySystem):
         """Search for a command or a tool, whose result the lab does not use, and touch what it finds."""
         search, settings = self.documents.search, self.settings
         search.tokens.prepare([text])
-        search.vectors.prepare([embedded_text(text, Clamp())], role=QUERY)
+        search.vectors.prepare([query_text(text, Clamp())], role=QUERY)
         context = search.retrieve(text)
         timer = StageTimer()
         lanes = lanes_of(context.view, context.rows, scope, top_k, settings, timer.search)

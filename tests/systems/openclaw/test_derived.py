@@ -71,14 +71,20 @@ def test_store_lists_the_latest_row_of_each_scope() -> None:
     listing = Listing()
     derived = DerivedRows(listing, None)
     old, new, other = (
-        working_set_row(working_set_slot(scope, at, text), scope, at, no_vector=True)
+        working_set_row(working_set_slot(scope, at, text), scope, at, no_vector="provider_unavailable")
         for scope, at, text in (("a", 1, "one"), ("a", 2, "two"), ("b", 3, "one"))
     )
     for row in (old, new, other, replace(new, created_at=9)):
         derived.write(row)
     # The last row has the text of the second, so it is not stored again.
     assert listing.recent(None, ("other",), 9) == [other, new]
-    assert new.trust_tier == "system_working_set_noembed"
+    assert (new.trust_tier, new.embedded) == ("system_working_set_noembed", False)
+
+
+@pytest.mark.parametrize("reason", [None, "embedding_input_too_long"])
+def test_working_set_is_embedded_unless_the_provider_is_down(reason: str | None) -> None:
+    row = working_set_row(working_set_slot("a", 1, "one"), "a", 1, no_vector=reason)
+    assert (row.trust_tier, row.embedded) == ("system_working_set", True)
 
 
 def test_arm_of_a_file_has_the_older_working_set(tmp_path: Path) -> None:

@@ -42,9 +42,7 @@ def inject(turn: Turn, pack: Pack) -> Injected:
     receipts = turn.config.receipts
     if not turn.slots:
         return Injected(None, _receipt(turn, 0, None) if receipts.enabled else None, turn.log)
-    if not receipts.enabled:
-        return Injected(pack(turn.slots, ""), None, turn.log)
-    packed, receipt = _packed_with_receipt(turn, pack)
+    packed, receipt = _packed_with_receipt(turn, pack) if receipts.enabled else (pack(turn.slots, ""), None)
     budget = packed.receipt
     marks = []
     if budget["truncated"] and budget["enabled"]:

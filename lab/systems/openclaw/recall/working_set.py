@@ -17,6 +17,7 @@ from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import MUST, NICE
 from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Row
+from lab.retrieval.faults import NO_VECTOR
 from lab.systems.openclaw.config.settings import WorkingSetSettings
 from lab.systems.openclaw.recall.block import Slot
 
@@ -68,10 +69,17 @@ def working_set_slot(scope: str, now_ms: float, text: str) -> Slot:
     return Slot(f"{PREFIX}{scope}", now_ms, "other", MUST, text)
 
 
-def working_set_row(slot: Slot, scope: str, now_ms: float, *, no_vector: bool) -> Row:
-    """Return the memory as which a Working Set is stored (E-28). ``no_vector``: it could not be embedded."""
-    source = "system_working_set_noembed" if no_vector else "system_working_set"
-    return Row(slot.id, slot.id, slot.text, slot.text, int(now_ms), "other", MUST, scope, source, 0.96)
+def working_set_row(slot: Slot, scope: str, now_ms: float, *, no_vector: str | None) -> Row:
+    """Return the memory as which a Working Set is stored (E-28).
+
+    ``no_vector``: why the prompt has none. If the provider was down, the plugin stores zeros for this text as well; a
+    prompt that was too long does not keep it from being embedded.
+    """
+    embedded = no_vector != NO_VECTOR["embedder_down"]
+    source = "system_working_set" if embedded else "system_working_set_noembed"
+    return Row(
+        slot.id, slot.id, slot.text, slot.text, int(now_ms), "other", MUST, scope, source, 0.96, embedded=embedded
+    )
 
 
 def no_working_set(*, enabled: bool) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _persist(turn: SeedTurn, slot: Slot) -> bool:
     config, write = turn.config, turn.memories.write
     if write is None or config.read_only or not config.working_set.persist:
         return False
-    write(working_set_row(slot, turn.scope, turn.prompt.now_ms, no_vector=turn.memories.no_vector is not None))
+    write(working_set_row(slot, turn.scope, turn.prompt.now_ms, no_vector=turn.memories.no_vector))
     return True
 
 

@@ -192,7 +192,7 @@ def _pinned(turn: PluginTurn, slot: Slot, sections: Mapping[str, int | bool]) ->
     memories = turn.memories
     write = memories.write if turn.config.working_set.persist else None
     if write is not None:
-        write(working_set_row(slot, turn.scope, turn.prompt.now_ms, no_vector=memories.no_vector is not None))
+        write(working_set_row(slot, turn.scope, turn.prompt.now_ms, no_vector=memories.no_vector))
     return {
         "generated": True,
         "id": slot.id,

@@ -126,11 +126,13 @@ def test_disabled_engine_does_nothing(kit: Any) -> None:
 @pytest.mark.parametrize("profile", ["seed", "upstream"])
 def test_disabled_receipts_change_nothing_else(kit: Any, profile: str) -> None:
     rows = kit.pool(9, kit.MUST)
-    config = kit.flow() if profile == "seed" else upstream()
+    config = kit.changed(kit.flow() if profile == "seed" else upstream(), budget={"max_chars": 300})
     quiet = kit.changed(config, receipts={"enabled": False, "verbosity": "high"})
     logging, silent = kit.Talk(rows, config).say(ASK), kit.Talk(rows, quiet).say(ASK)
     assert logging.context == silent.context
     assert (logging.receipt is None, silent.receipt) == (False, None)
+    assert logging.log == silent.log
+    assert "contextBudget" in silent.log[-1][1]
 
 
 # --- 13.1: documents

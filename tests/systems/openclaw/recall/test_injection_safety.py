@@ -17,7 +17,7 @@ from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.lance import LanceStore
-from lab.retrieval.retrievers import StoreRetriever, embedded_text
+from lab.retrieval.retrievers import StoreRetriever, embedded_text, query_text
 from lab.retrieval.tokens import TextSettings, Tokens
 from lab.systems.openclaw.arms import recall
 from lab.systems.openclaw.config.settings import EngineConfig
@@ -224,7 +224,7 @@ def table(kit: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     ]
     prompts = [*HOSTILE, '"wholly quoted"', "lone \ud83d"]
     vectors, tokens = Vectors(HashingEmbedder()), Tokens(TextSettings())
-    vectors.prepare([embedded_text(text, Clamp()) for text in (*bodies, *prompts)])
+    vectors.prepare([embedded_text(text, Clamp()) for text in bodies] + [query_text(text, Clamp()) for text in prompts])
     tokens.prepare([*bodies, *prompts])
     with closing(StoreRetriever(LanceStore(64, TextSettings()), vectors, tokens)) as retriever:
         retriever.add(rows)
