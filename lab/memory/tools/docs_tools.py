@@ -58,10 +58,10 @@ def memory_docs_search(
         return _disabled()
     _, resolved = resolve_scope(scope, query, context.config.scope_policy)
     found = lane.consult(query, resolved.scope, _requested(limit, settings), trigger="manual")
-    log = (marker("docsColdLane.search", found.receipt),)
+    log = (found.mark(),)
     docs = [shown_doc(hit, upstream=context.upstream) for hit in found.hits]
     details: dict[str, Any] = {"count": len(docs), "docs": docs, "receipt": found.receipt}
-    if "error" in found.receipt:
+    if found.receipt["error"]:
         details["error"] = found.receipt["error"]
     if not docs:
         why = f" ({details['error']})" if "error" in details else ""

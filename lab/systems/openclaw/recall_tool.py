@@ -14,7 +14,7 @@ from lab.retrieval.contract import Candidate, Filter, Row
 from lab.systems.openclaw.config.settings import EngineConfig, ReceiptSettings
 from lab.systems.openclaw.docs.lane import DocHit, DocsFound, docs_view, shown_doc
 from lab.systems.openclaw.js import to_number
-from lab.systems.openclaw.recall.receipt import Final, fallback_markers, lifecycle_receipt, marker
+from lab.systems.openclaw.recall.receipt import Final, fallback_markers, lifecycle_receipt
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import Normalised, resolve_scope, scope_plan, select_in_scopes
 from lab.systems.openclaw.recall.scope import barred as barred_scopes
@@ -121,7 +121,7 @@ def memory_recall(
         )
     log = fallback_markers(policy, resolved.scope, fallback, why)
     if docs is not None:
-        log.append(marker("docsColdLane.search", docs.receipt))
+        log.append(docs.mark())
     text = (DARK if no_vector else "") + _view(hits, citations)
     return Recalled(text, hits, receipt, tuple(log), citations, config.upstream)
 

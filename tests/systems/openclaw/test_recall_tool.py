@@ -135,7 +135,7 @@ def test_memory_recall_cites_documents_if_memories_are_few(kit: Any, upstream: b
     (doc,) = answer.details["docs"]
     assert (doc["source_kind"], doc["trust_tier"]) == ("operator", trust)
     cold, lifecycle = answer.receipt["coldLane"], answer.receipt["lifecycle"]
-    assert (cold["trigger"], cold["requested"], cold["returned"]) == ("insufficient_hot", 4, 1)
+    assert (cold["trigger"], cold["requested"], cold["returned"]) == ("insufficient_hot", 2, 1)
     assert (lifecycle["finalCount"], lifecycle["injectedCount"], lifecycle["coldLane"]) == (1, 2, cold)
     assert answer.log[-1].startswith("openclaw-mem-engine:docsColdLane.search {")
 

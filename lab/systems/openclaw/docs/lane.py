@@ -20,6 +20,7 @@ from lab.systems.kit import Workshop
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.globs import plan_ingest
 from lab.systems.openclaw.docs.index import DocRow, DocsIndex, Embed, SearchTimeout
+from lab.systems.openclaw.recall.receipt import marker
 from lab.systems.openclaw.table.admin import numbered
 
 if TYPE_CHECKING:
@@ -128,11 +129,21 @@ class DocHit(NamedTuple):
     trust_tier: str = "trusted"
 
 
+_LOGGED = (
+    *("trigger", "scope", "requested", "returned", "filteredByScope", "rawCandidates", "scopedCandidates"),
+    *("pushdownRepos", "pushdownApplied", "strategy", "error"),
+)
+
+
 class DocsFound(NamedTuple):
     """The hits in order, and the receipt, which contains no text."""
 
     hits: tuple[DocHit, ...]
     receipt: dict[str, Any]
+
+    def mark(self) -> str:
+        """Return the line of the log: the receipt as the plugin logs it, without the path of its database."""
+        return marker("docsColdLane.search", {name: self.receipt.get(name) for name in _LOGGED})
 
 
 class DocsLane:
@@ -159,19 +170,19 @@ class DocsLane:
         return self.settings.enabled and hot < self.settings.min_hot_items
 
     def consult(self, query: str, scope: str, requested: int, *, trigger: str) -> DocsFound:
-        """Return the best documents for a query within a scope. Failures are reported as ``error`` in the receipt.
+        """Return the best documents for a query within a scope. The receipt says in ``error`` what failed, else null.
 
         ``trigger`` is ``insufficient_hot`` or ``manual``; the receipt of a disabled lane says ``disabled``. At least
-        one document is requested and at most ``maxItems`` are returned. Within a scope the search requests more than
-        it returns, because the scope check may drop some.
+        one document is requested and at most ``maxItems``. Within a scope the search requests more than it returns,
+        because the scope check may drop some.
         """
         settings = self.settings
-        receipt = self._receipt(scope, requested, trigger if settings.enabled else "disabled")
         if not settings.enabled:
-            return DocsFound((), receipt)
+            return DocsFound((), self._receipt(scope, requested, "disabled"))
+        limit = max(1, min(settings.max_items, requested))
+        receipt = self._receipt(scope, limit, trigger) | {"error": None}
         if not query.strip(WHITESPACE):
             return DocsFound((), receipt | {"error": "empty_query"})
-        limit = max(1, min(settings.max_items, requested))
         strategy, scope_map = settings.scope_mapping_strategy, dict(settings.scope_map)
         try:
             repos = pushdown_repos(scope, strategy, scope_map)

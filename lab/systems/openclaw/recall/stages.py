@@ -196,5 +196,4 @@ def docs(turn: Turn) -> Documented | None:
         )
         for rank, hit in enumerate(answer.hits)
     ]
-    mark = ("info", marker("docsColdLane.search", answer.receipt))
-    return Documented(found, answer.receipt, [*turn.log, mark])
+    return Documented(found, answer.receipt, [*turn.log, ("info", answer.mark())])
