@@ -372,7 +372,9 @@ def writeback(
     receipt_file: Annotated[
         Path | None, typer.Option("--receipt", metavar="FILE", help="Write the receipt to FILE, as JSON.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing unless a memory was updated.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print nothing, unless ids are not in the table; then exit code 1.")
+    ] = False,
 ) -> Result:
     """Write the grades of a ledger to the engine's table.
 
@@ -394,11 +396,18 @@ def writeback(
     receipt = done.receipt(ledger, store)
     if receipt_file is not None:
         write_atomically(receipt_file, dump_json(receipt))
-    if quiet and not done.updated:
+    if quiet and not done.missing:
         raise typer.Exit
     for note in done.notes:
         announce_folded(note)
-    return changed("memory ledger writeback", store, receipt, _emit_writeback, write=write)
+    result = changed("memory ledger writeback", store, receipt, _emit_writeback, write=write)
+    if quiet:
+        # Seed 001, Stage A: silent on success, and a message of missing ids.
+        are = "is" if len(done.missing) == 1 else "are"
+        result.error = CheckFailed(
+            f"{counted(len(done.missing), 'id')} of the ledger {are} not in the table of {store}"
+        )
+    return result
 
 
 def _emit_writeback(receipt: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.base.errors import UnusableInput
+from lab.base.errors import CheckFailed, UnusableInput
 from lab.cli.main import app
 from tests.memory.ledger.ledgers import filled, rows
 from tests.memory.ledger.test_ledger_lifecycle import aged
@@ -40,15 +40,16 @@ def test_writeback_says_what_it_would_do_then_does_it(lab: Terminal, tmp_path: P
     assert "Nothing was written; add --write to do it." in said
     assert stored(folder)[1]["importance_label"] == "unknown"
     receipt = tmp_path / "receipt.json"
-    said = lab("memory", "ledger", "writeback", ledger, folder, "--write", "--quiet", "--receipt", receipt)
+    said = lab("memory", "ledger", "writeback", ledger, folder, "--write", "--receipt", receipt)
     assert uuid(9) in said
     assert "0 left as they are" in " ".join(said.split())
     assert stored(folder)[1]["importance_label"] == "must_remember"
     kept = json.loads(receipt.read_text("utf-8"))
     assert kept | {"updated": 1, "missingIds": [uuid(9)], "withoutId": 1, "dryRun": False} == kept
     assert "kettle" not in receipt.read_text("utf-8")
-    # Nothing changes any more; the missing memory is in the receipt.
-    assert lab("memory", "ledger", "writeback", ledger, folder, "--write", "--quiet", "--receipt", receipt) == ""
+    # Nothing changes any more, but a schedule must hear of the missing memory.
+    with pytest.raises(CheckFailed, match="1 id of the ledger is not in the table"):
+        lab("memory", "ledger", "writeback", ledger, folder, "--write", "--quiet", "--receipt", receipt)
     assert json.loads(receipt.read_text("utf-8"))["missingIds"] == [uuid(9)]
     found = filled(tmp_path / "found.sqlite", [noted(1)])
     assert "1 left as they are" in " ".join(lab("memory", "ledger", "writeback", found, folder).split())

@@ -94,7 +94,7 @@ def locate(value: object, where: str, entry: str = ENTRY) -> Any:
         misplaced = [key for key in value if key in PLUGIN]
         if misplaced:
             raise UnusableInput(f"{where}: {'.'.join([*path, misplaced[0]])}: this key belongs inside 'config'")
-        return value.get("config")
+        return value.get("config", {})
     return value
 
 
