@@ -32,13 +32,13 @@ from lab.memory.cli.memory_options import (
     Searching,
     Storing,
     VectorLength,
+    check_scope,
     finish,
     named,
     opened,
     plain,
     read_only,
     require_format,
-    require_scope,
     warn,
 )
 from lab.memory.table.lance_lock import gateway_using
@@ -170,7 +170,7 @@ def docs_search(
     if not path.is_file():
         raise UnusableInput(f"{path}: no such index; lab memory docs-ingest makes it")
     configuration = configured(options.config, options.profile)
-    require_scope(scope, configuration)
+    check_scope(scope, configuration)
     settings = _docs_session(configuration, (), ())
     most = settings.config.docs.max_items if limit is None else max(1, limit)
     wider = replace(settings.config.docs, max_items=most)

@@ -227,7 +227,7 @@ def opened(
     """
     configuration = configured(options.config, options.profile)
     config = configuration.config
-    require_scope(scope, configuration)
+    check_scope(scope, configuration)
     given: dict[str, Any] = {"embedder": "none", "compact_every": 128, "wait": 10.0, "despite_gateway": False}
     given |= {"write": None} | {field.name: getattr(options, field.name) for field in fields(options)}
     name = DEFAULT_EMBEDDER if given["embedder"] is None else given["embedder"]
@@ -280,14 +280,15 @@ def opened(
             table.close()
 
 
-def require_scope(scope: str | None, configuration: Configured) -> None:
-    """Raise :class:`UnusableInput` for a scope for which the tools would take the default one."""
+def check_scope(scope: str | None, configuration: Configured) -> None:
+    """Warn of a scope in whose place the tools take another one, as the plugin does (E-31)."""
     policy = configuration.config.scope_policy
     if scope is not None and normalise(scope, policy).invalid:
         # The text is not repeated, because it may hold a secret.
-        raise UnusableInput(
+        warn(
             f"--scope: not a scope; expected up to {policy.max_length} letters, digits and . _ : / -, the first of "
-            "them a letter or a digit"
+            f"them a letter or a digit. Instead, {policy.default_scope!r} is stored and searched, and list, stats and "
+            "export take its letters and digits, joined by hyphens"
         )
 
 

@@ -244,8 +244,9 @@ class _Import:
         return SAME_TEXT if normal and normal in self.texts else None
 
     def _scope(self, given: object) -> str:
-        token = self.override or scope_token(given)
-        resolved = normalise(token, self.context.config.scope_policy)
+        # The plugin makes a scope of any text first, so that none is invalid; seed 001 takes the default one and warns.
+        raw = scope_token(given) if self.context.upstream else given if isinstance(given, str) else None
+        resolved = normalise(self.override or raw, self.context.config.scope_policy)
         self.invalid_scopes += resolved.invalid
         return resolved.scope
 
@@ -253,7 +254,8 @@ class _Import:
         """Return a positive time, rounded down, else the time of the import. Profile ``seed`` also reads ISO 8601."""
         if isinstance(given, str) and not self.context.upstream:
             given = _iso_ms(given)
-        if isinstance(given, int | float) and not isinstance(given, bool) and 0 < given <= _LAST_MS:
+        last = math.inf if self.context.upstream else _LAST_MS
+        if isinstance(given, int | float) and not isinstance(given, bool) and 0 < given <= last and given < math.inf:
             return math.floor(given)
         if given is not None and not self.context.upstream:
             self._warn(index, NO_TIME)
@@ -351,7 +353,7 @@ def memory_import(
         "format": kind,
         "dedupe": mode,
         "dryRun": dry,
-        "validateOnly": validate_only,
+        "validateOnly": dry if context.upstream else validate_only,
         "parsedCount": len(records),
         **dict(zip(("importedCount", "skippedCount", "failedCount"), counts, strict=True)),
         "filtersApplied": {"scopeOverride": override, "limit": most},
@@ -366,7 +368,8 @@ def memory_import(
     if not context.upstream:
         details |= {"warnings": state.warnings[:LISTED], "warned": len(state.warnings)}
         details |= {"skips": state.skips[:LISTED], "vectors": state.vectors(dry=dry)}
-    text = f"Imported memories: imported={counts[0]}, skipped={counts[1]}, failed={counts[2]}."
+    did = "Validated" if dry else "Imported"
+    text = f"{did} memories: imported={counts[0]}, skipped={counts[1]}, failed={counts[2]}."
     fallback = context.config.scope_policy.default_scope
     log = f"{NAME}:scopeValidation write=import invalidFallbackCount={state.invalid_scopes} fallback={fallback}"
     return ToolResult(text, details | {"receipt": receipt}, (log,) if state.invalid_scopes else ())

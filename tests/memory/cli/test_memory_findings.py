@@ -159,8 +159,6 @@ def test_list_recall_and_candidates_show_how_to_forget(tmp_path: Path) -> None:
         (("store", "S", "x", "--importance", "-1"), "'--importance'"),
         (("list", "S", "--limit", "0"), "'--limit'"),
         (("recall", "S", "x", "--limit", "51"), "'--limit'"),
-        (("store", "S", "x", "--scope", "Bad Scope!!"), "--scope: not a scope"),
-        (("list", "S", "--scope", "Bad Scope!!"), "--scope: not a scope"),
     ],
 )
 def test_unknown_values_are_refused(tmp_path: Path, words: tuple[str, ...], part: str) -> None:
@@ -170,6 +168,16 @@ def test_unknown_values_are_refused(tmp_path: Path, words: tuple[str, ...], part
     assert (done.returncode, done.stdout) == (2, "")
     assert part in done.stderr
     assert len(stored(folder)) == 1
+
+
+def test_invalid_scope_is_stored_under_the_default_one_with_a_warning(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    done = memory("store", folder, "The kiln is red", "--scope", "Bad Scope!!", "--write")
+    assert (done.returncode, stored(folder)[0]["scope"]) == (0, "global")
+    assert "not a scope" in " ".join(done.stderr.split())
+    memory("store", folder, "The kiln is blue", "--scope", "bad-scope", "--write")
+    listed = json.loads(memory("list", folder, "--scope", "Bad Scope!!", "--json").stdout)
+    assert [item["text"] for item in listed["items"]] == ["The kiln is blue"]
 
 
 def test_stats_name_missing_columns_of_the_plugin(tmp_path: Path) -> None:

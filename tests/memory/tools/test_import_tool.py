@@ -111,13 +111,27 @@ def test_memory_import_limit_takes_the_first_records(bench: Any, write: Write) -
 
 def test_memory_import_scopes_are_validated_or_overridden(bench: Any, write: Write) -> None:
     path = write({"text": "one", "scope": "x" * 80}, {"text": "two", "scope": "--"}, {"text": "three", "scope": 5})
-    table = bench()
-    result = memory_import(table.context, path)
-    assert [row.scope for row in table.rows] == ["global"] * 3
-    assert result.log == ("openclaw-mem-engine:scopeValidation write=import invalidFallbackCount=1 fallback=global",)
+    for config, invalid in ((EngineConfig(), 2), (EngineConfig(profile="upstream"), 1)):
+        table = bench(config=config)
+        result = memory_import(table.context, path)
+        assert [row.scope for row in table.rows] == ["global"] * 3
+        counted = f"openclaw-mem-engine:scopeValidation write=import invalidFallbackCount={invalid} fallback=global"
+        assert result.log == (counted,)
     other = bench()
     assert memory_import(other.context, path, scope="Team X").log == ()
     assert {row.scope for row in other.rows} == {"team-x"}
+
+
+@pytest.mark.parametrize(("profile", "scope", "kept"), [("seed", "global", False), ("upstream", "bad-scope", True)])
+def test_memory_import_of_odd_scopes_and_times(bench: Any, write: Write, profile: str, scope: str, kept: bool) -> None:
+    table = bench(config=EngineConfig(profile=profile))
+    path = write({"text": "one", "scope": "Bad Scope!", "createdAt": 10**18})
+    dry = memory_import(table.context, path, dry_run=True)
+    assert dry.text.startswith("Validated memories: imported=1")
+    assert dry.details["receipt"]["validateOnly"] is (profile == "upstream")
+    memory_import(table.context, path)
+    (row,) = table.rows
+    assert (row.scope, row.created_at == 10**18) == (scope, kept)
 
 
 @pytest.mark.parametrize("upstream", [True, False])
