@@ -17,7 +17,7 @@ from lab.systems.openclaw.capture.candidates import (
     strip_injected,
 )
 from lab.systems.openclaw.capture.pipeline import Bounds, Captured, capture, captures, scan
-from lab.systems.openclaw.capture.secrets import looks_secret, redact
+from lab.systems.openclaw.capture.secrets import looks_secret_to_plugin, redact
 from lab.systems.openclaw.capturing import UPSTREAM
 from lab.systems.openclaw.config.values import number_in_range
 from lab.systems.openclaw.memory import Near, label_of_score
@@ -36,7 +36,7 @@ Value = dict[str, Any]
 # The plugin's bounds if a caller gives none.
 DEFAULTS = {"maxMessages": 24, "maxTextBlocksPerMessage": 4, "maxTotalInputChars": 48_000}
 TEXT = {
-    "looksLikeSecret": looks_secret,
+    "looksLikeSecret": looks_secret_to_plugin,
     "redactSensitiveText": redact,
     "looksLikeToolOutput": is_tool_like,
     "stripAutoInjectedArtifacts": strip_injected,
@@ -58,7 +58,7 @@ def capture_units(record: Value) -> Any:
     if name == "isNearDuplicateText":
         return is_near_duplicate(given["a"], given["b"], given["threshold"])
     if name == "defaultImportanceForAutoCapture":
-        return IMPORTANCE[given["category"]]
+        return IMPORTANCE.get(given["category"], IMPORTANCE["todo"])
     if name == "resolveCaptureCategoryAllowList":
         preference, decision, todo = (given[f"capture{kind}"] for kind in ("Preference", "Decision", "Todo"))
         return list(allowed_categories(preference=preference, decision=decision, todo=todo))

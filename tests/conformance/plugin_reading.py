@@ -6,10 +6,11 @@ import math
 import re
 from typing import NamedTuple
 
+from lab.base.utf16 import WHITESPACE, js_length
 from lab.systems.openclaw.js import text_or_blank
 
 MAX_NAME_CHARS = 160
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LINE_END = re.compile(r"\r?\n")
 
 
@@ -28,7 +29,8 @@ class Lines(NamedTuple):
 
 def safe_name(identity: str | None) -> str:
     """Return an id as part of a file name: other characters than ASCII letters, digits and ``._-`` become ``_``."""
-    return _UNSAFE.sub("_", text_or_blank(identity))[:MAX_NAME_CHARS] or "unknown"
+    text = text_or_blank(identity).strip(WHITESPACE)
+    return _UNSAFE.sub(lambda found: "_" * js_length(found[0]), text)[:MAX_NAME_CHARS] or "unknown"
 
 
 def lines_of(text: str, first: float | None = None, count: float | None = None) -> Lines:

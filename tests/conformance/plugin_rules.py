@@ -20,16 +20,18 @@ _TOO_LONG = re.compile(
 )
 
 
-def scalar_row(raw: Mapping[str, Any]) -> dict[str, Any]:
+def scalar_row(raw: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the fields of a stored row as the plugin reads them: every one present and normalised (E-1, E-2).
 
-    ``createdAt`` is NaN if it is not a number. The vector is left out.
+    ``createdAt`` is 0 if it is null, and NaN if it is not a number. The vector is left out.
     """
+    raw = {} if raw is None else raw
+    created = raw.get("createdAt")
     importance = importance_score(raw.get("importance"))
     return {
         "id": js_text(raw.get("id")),
         "text": js_text(raw.get("text")),
-        "createdAt": to_number(raw.get("createdAt")),
+        "createdAt": 0 if created is None else to_number(created),
         "category": normal_category(raw.get("category")),
         "importance": importance,
         "importance_label": resolve_label(raw.get("importance_label"), importance),

@@ -95,14 +95,18 @@ class ToolContext:
         """Return the end of most receipts: the table, and the milliseconds since ``started``."""
         return self.backend | {"latencyMs": max(0, self.now_ms() - started)}
 
-    def refuse_write(self, tool: str, action: str, *, receipt: bool = True, hint: str = "") -> ToolResult:
-        """Return the refusal of a write in read-only mode; ``action`` completes "Refusing to ..."."""
+    def refuse_write(self, tool: str, action: str, *, receipt: bool = True, hint: str = "", **more: Any) -> ToolResult:
+        """Return the refusal of a write in read-only mode; ``action`` completes "Refusing to ...".
+
+        ``more`` are further details.
+        """
         source = self.read_only_source if self.config.read_only else "table"
         details: dict[str, Any] = {
             "error": READ_ONLY,
             "tool": tool,
             "readOnly": True,
             "readOnlySource": source,
+            **more,
         }
         text = f"Refusing to {action}: {NAME} is running in read-only mode.{hint}"
         return ToolResult(text, details | ({"receipt": self.backend} if receipt else {}))

@@ -154,7 +154,7 @@ def memory_forget(context: ToolContext, *, memory_id: str | None = None, query: 
 
 def _delete(context: ToolContext, identity: str, started: int) -> ToolResult:
     if context.read_only:
-        return context.refuse_write("memory_forget", "forget memory")
+        return context.refuse_write("memory_forget", "forget memory", id=identity)
     if identity == SCHEMA_ID:
         raise UnusableInput("Refusing to delete reserved schema row.")
     if not is_uuid(identity) and (context.upstream or not is_working_set(identity)):

@@ -22,7 +22,7 @@ from lab.systems.openclaw.capture.candidates import (
     tagged_spans,
 )
 from lab.systems.openclaw.capture.pipeline import Captured, CaptureStore, Message, Rules, capture
-from lab.systems.openclaw.capture.secrets import holds_secret, looks_secret
+from lab.systems.openclaw.capture.secrets import holds_secret, looks_secret_to_plugin
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import Listing, label_of_score, normal_row
 from lab.systems.openclaw.near_duplicate import is_near_duplicate, is_near_duplicate_cjk
@@ -62,7 +62,7 @@ SEED = Rules(
 UPSTREAM = Rules(
     clean=strip_injected,
     spans=plugin_spans,
-    is_secret=looks_secret,
+    is_secret=looks_secret_to_plugin,
     is_tool_like=is_tool_like,
     category=detect_bounded,
     is_duplicate=is_near_duplicate,

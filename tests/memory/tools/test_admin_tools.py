@@ -180,7 +180,14 @@ def test_memory_export_leaves_working_sets_out_in_seed_alone(bench: Any, tools: 
 
 
 def test_safe_name_is_part_of_a_path() -> None:
-    names = {"a b/c": "a_b_c", "中文": "_", "": "unknown", "x" * 200: "x" * 160, "working_set:a/b": "working_set_a_b"}
+    names = {
+        "a b/c": "a_b_c",
+        "中文": "__",
+        " ": "unknown",
+        "": "unknown",
+        "x" * 200: "x" * 160,
+        "working_set:a/b": "working_set_a_b",
+    }
     assert {identity: safe_name(identity) for identity in names} == names
     assert safe_name(None) == "unknown"
 

@@ -187,7 +187,8 @@ def _without_blocks(text: str) -> str:
 
 
 _TOOL_WORDS = re.compile(
-    r"\b(?:stdout|stderr|exit ?code|traceback|stack ?trace|tool[ _-]?call|tool[ _-]?result|command output)\b",
+    rf"\b(?:stdout|stderr|exit[{WHITESPACE}]*code|traceback|stack[{WHITESPACE}]*trace"
+    rf"|tool[_{WHITESPACE}-]?(?:call|result)|command output)\b",
     re.IGNORECASE | re.ASCII,
 )
 _TOOL_KEY = re.compile(r'"(?:stdout|stderr|exitCode|command|tool)"', re.IGNORECASE | re.ASCII)
@@ -195,6 +196,7 @@ _TOOL_KEY = re.compile(r'"(?:stdout|stderr|exitCode|command|tool)"', re.IGNORECA
 
 def is_tool_like(text: str) -> bool:
     """Whether a candidate is blank, an injected block, a code fence, an object of a tool, or speaks of tool output."""
+    text = text.strip(WHITESPACE)
     if not text or "<relevant-memories>" in text.lower() or text.startswith("```"):
         return True
     if text.startswith("{") and text.endswith("}") and _TOOL_KEY.search(text):

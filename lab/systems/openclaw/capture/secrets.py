@@ -15,28 +15,53 @@ from lab.systems.openclaw.capture.entropy import decoded, random_strings
 
 _SPACE = f"[{WHITESPACE}]"
 _PRIVATE_TAG = re.compile(r"\[(?:SECRET|PRIVATE|NOEXPORT|NOMEM)\]", re.IGNORECASE | re.ASCII)
+_KEY = rf"(?:RSA|EC|DSA|OPENSSH|PGP)?{_SPACE}*PRIVATE KEY"
+_FLAGS = re.IGNORECASE | re.ASCII
+# The families of the plugin (E-73).
 _FAMILIES = (
-    re.compile(r"-----BEGIN (?:(?:RSA|EC|DSA|OPENSSH|PGP) )?PRIVATE KEY(?: BLOCK)?-----", re.IGNORECASE | re.ASCII),
+    re.compile(rf"-----BEGIN {_KEY}-----", _FLAGS),
     re.compile(
         r"\b(?:api[_-]?key|(?:access|refresh)[_-]?token|password|passwd|pwd|secret)\b"
         rf"{_SPACE}*[:=]{_SPACE}*[^{WHITESPACE}]",
-        re.IGNORECASE | re.ASCII,
+        _FLAGS,
     ),
-    re.compile(r"\bsk-(?:[A-Za-z0-9]{20}|proj-[A-Za-z0-9_-]{16})", re.ASCII),
-    re.compile(r"\bAKIA[0-9A-Z]{16}\b", re.ASCII),
-    re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20}|github_pat_[A-Za-z0-9_]{20}|xox[baprs]-[A-Za-z0-9-]{10})", re.ASCII),
     re.compile(
-        rf"\baws[_-]?secret[_-]?access[_-]?key\b{_SPACE}*[:=]{_SPACE}*[\"']?[A-Za-z0-9/+=]{{20}}",
-        re.IGNORECASE | re.ASCII,
+        r"\b(?:sk-[A-Za-z0-9]{20,}|sk-proj-[A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}"
+        r"|github_pat_[A-Za-z0-9_]{20,}|xox[baprs]-[A-Za-z0-9-]{10,})\b",
+        re.ASCII,
     ),
-    re.compile(rf"\bauthorization{_SPACE}*:{_SPACE}*bearer{_SPACE}+[A-Za-z0-9._~+/=-]{{16}}", re.IGNORECASE | re.ASCII),
+    re.compile(
+        rf"\b(?:aws[_-]?secret[_-]?access[_-]?key\b{_SPACE}*[:=]{_SPACE}*[A-Za-z0-9/+=]{{20,}}"
+        rf"|authorization:{_SPACE}*bearer{_SPACE}+[A-Za-z0-9._=-]{{16,}})\b",
+        _FLAGS,
+    ),
+    re.compile(rf"\bBearer{_SPACE}+[A-Za-z0-9._=-]{{24,}}\b", re.ASCII),
+)
+# Forms of the same families that the plugin does not know: blocks, quotes, and tokens with more behind them.
+_LOOSER = (
+    re.compile("-----BEGIN PGP PRIVATE KEY BLOCK-----", _FLAGS),
+    re.compile(
+        r"\b(?:sk-(?:[A-Za-z0-9]{20}|proj-[A-Za-z0-9_-]{16})|gh[pousr]_[A-Za-z0-9]{20}|github_pat_[A-Za-z0-9_]{20}"
+        r"|xox[baprs]-[A-Za-z0-9-]{10})",
+        re.ASCII,
+    ),
+    re.compile(
+        rf"\b(?:aws[_-]?secret[_-]?access[_-]?key\b{_SPACE}*[:=]{_SPACE}*[\"']?[A-Za-z0-9/+=]{{20}}"
+        rf"|authorization{_SPACE}*:{_SPACE}*bearer{_SPACE}+[A-Za-z0-9._~+/=-]{{16}})",
+        _FLAGS,
+    ),
     re.compile(rf"\bBearer{_SPACE}+[A-Za-z0-9._~+/=-]{{24}}", re.ASCII),
 )
 
 
+def looks_secret_to_plugin(text: str) -> bool:
+    """Return whether the plugin takes a text for a key, a token or an assigned password."""
+    return any(pattern.search(text) for pattern in _FAMILIES)
+
+
 def looks_secret(text: str) -> bool:
     """Return whether a text contains a key, a token or an assigned password."""
-    return any(pattern.search(text) for pattern in _FAMILIES)
+    return any(pattern.search(text) for pattern in (*_FAMILIES, *_LOOSER))
 
 
 def is_tagged_private(text: str) -> bool:
@@ -45,7 +70,6 @@ def is_tagged_private(text: str) -> bool:
 
 
 Found = tuple[int, int]
-_FLAGS = re.IGNORECASE | re.ASCII
 _S = f"[{WHITESPACE}]"
 # Four to twelve digits, together, in groups, or one by one; also in Chinese numerals.
 _DIGITS = r"(?<![\w.+/-])\d{1,8}(?:[ .–-]\d{1,8}){0,7}(?![\w%/])"
@@ -407,14 +431,14 @@ def _is_credential(raw: str, sentence: str) -> bool:
 _REPLACEMENTS = (
     (re.compile(r"\bsk-[A-Za-z0-9]{16,}\b", re.ASCII), "sk-[REDACTED]"),
     (re.compile(r"\bsk-proj-[A-Za-z0-9_-]{16,}\b", re.ASCII), "sk-proj-[REDACTED]"),
-    (re.compile(rf"\bBearer{_SPACE}+[A-Za-z0-9._-]{{8,}}\b", re.ASCII), "Bearer [REDACTED]"),
+    (re.compile(rf"\bBearer{_SPACE}+[A-Za-z0-9._=-]{{8,}}\b", re.ASCII), "Bearer [REDACTED]"),
     (
-        re.compile(rf"\bAuthorization:{_SPACE}*Bearer{_SPACE}+[A-Za-z0-9._-]{{8,}}\b", re.IGNORECASE | re.ASCII),
+        re.compile(rf"\bAuthorization:{_SPACE}*Bearer{_SPACE}+[A-Za-z0-9._=-]{{8,}}\b", re.IGNORECASE | re.ASCII),
         "Authorization: Bearer [REDACTED]",
     ),
     (
         re.compile(
-            rf"\baws[_-]?secret[_-]?access[_-]?key\b{_SPACE}*[:=]{_SPACE}*[\"']?[A-Za-z0-9/+=]{{20,}}",
+            rf"\baws[_-]?secret[_-]?access[_-]?key\b{_SPACE}*[:=]{_SPACE}*[A-Za-z0-9/+=]{{20,}}\b",
             re.IGNORECASE | re.ASCII,
         ),
         "aws_secret_access_key=[REDACTED]",
@@ -422,8 +446,7 @@ _REPLACEMENTS = (
     (re.compile(r"\b[0-9]{8,12}:[A-Za-z0-9_-]{20,}\b", re.ASCII), "[TELEGRAM_BOT_TOKEN_REDACTED]"),
     (
         re.compile(
-            r"-----BEGIN (?:(?:RSA|EC|DSA|OPENSSH|PGP) )?PRIVATE KEY(?: BLOCK)?-----.*?"
-            r"-----END (?:(?:RSA|EC|DSA|OPENSSH|PGP) )?PRIVATE KEY(?: BLOCK)?-----",
+            rf"-----BEGIN {_KEY}-----.*?-----END {_KEY}-----",
             re.IGNORECASE | re.ASCII | re.DOTALL,
         ),
         "[PRIVATE_KEY_REDACTED]",

@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.systems.openclaw.capture.entropy import decoded, is_password, is_random, likeness, random_strings
-from lab.systems.openclaw.capture.secrets import holds_secret, looks_secret, redact, redact_all, secret_spans
+from lab.systems.openclaw.capture.secrets import (
+    holds_secret,
+    looks_secret,
+    looks_secret_to_plugin,
+    redact,
+    redact_all,
+    secret_spans,
+)
 from tests.trials.secret_lines import Maker, captured, is_alarm, leaks
 
 # What the plugin does not know.
@@ -188,3 +195,18 @@ def test_near_misses_are_no_false_alarms() -> None:
 )
 def test_holds_secret_takes_time_in_proportion_to_hostile_texts(piece: str) -> None:
     holds_secret(piece * (48_000 // len(piece)))
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----", False),
+        ("-----BEGIN RSA  PRIVATE KEY-----", True),
+        ("-----BEGIN PRIVATE KEY-----", True),
+        ("sk-abcdefghijklmnopqrst_", False),
+        ("Authorization:bearer abcdefghijkl=mnop.q", True),
+    ],
+)
+def test_plugin_knows_its_own_forms_of_keys_alone(text: str, known: bool) -> None:
+    assert looks_secret_to_plugin(text) is known
+    assert looks_secret(text)
