@@ -89,7 +89,7 @@ class StoredVectors:
         hasher.update(self.matrix.astype("<f4").tobytes())
         return hasher.hexdigest()
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self.rows
 
     def of(self, keys: Sequence[str]) -> np.ndarray:
