@@ -82,7 +82,10 @@ def recall(
         memory_files.docs_lane(session, folder, docs) as lane,
         session.memories(query, lane) as memories,
     ):
+        started = session.context.now_ms()
         found = agent_recall(query, session.context.config, memories, limit=clamp_limit(limit), scope=scope)
+        timed = session.context.timed(started) | {"model": session.context.model}
+        found = replace(found, receipt=found.receipt | timed)
     # The receipt has what the line of the documents says.
     warn(*session.notes, *(line for line in found.log if not line.startswith(f"{NAME}:docsColdLane")))
 

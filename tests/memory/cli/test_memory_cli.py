@@ -397,7 +397,9 @@ def test_documents_are_indexed_and_cited(folder: Path, tmp_path: Path) -> None:
     assert memory("docs-ingest", folder, "--root", tmp_path / "docs").stdout.startswith("Docs ingested: files=1")
     assert "fired on Mondays" in memory("docs-search", folder, "kiln").stdout
     done = memory("recall", folder, "kiln", "--docs", folder / "docs.sqlite", "--json")
-    assert json.loads(done.stdout)["docs"][0]["text"] == "The kiln is fired on Mondays."
+    found = json.loads(done.stdout)
+    assert found["docs"][0]["text"] == "The kiln is fired on Mondays."
+    assert {"dbPath", "tableName", "model", "latencyMs"} <= found["receipt"].keys()
 
 
 def test_text_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
