@@ -205,8 +205,8 @@ EQUAL = "equal_conversations"
 PIECE = 1 << 16
 # So many word pairs of each turn count, those with the smallest hashes: no long turn outweighs the others.
 PAIRS = 8
-# Conversations of at least so many turns are copies if they share this part of the word pairs that either has.
-LEAST_TURNS, ALIKE = 4, 1 / 3
+# Conversations of at least so many turns are copies if they share more than half of the word pairs that either has.
+LEAST_TURNS = 4
 # Copies share some of the so many pairs with the smallest hashes. Each leads to so many earlier conversations, because
 # stock phrases are in all.
 SMALLEST, MOST_BESIDE = 16, 50
@@ -224,15 +224,15 @@ class _Outline(NamedTuple):
     def is_copy_of(self, other: _Outline) -> bool:
         shared = len(self.pairs & other.pairs)
         either = len(self.pairs) + len(other.pairs) - shared
-        return min(self.length, other.length) >= LEAST_TURNS and shared >= ALIKE * either
+        return min(self.length, other.length) >= LEAST_TURNS and 2 * shared > either
 
 
 def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]]:
     """Return the groups of two or more conversations that are copies: sorted tuples of names, in sorted order.
 
     Two conversations are copies if they have the same turns, or if both have at least :data:`LEAST_TURNS` and share
-    a third of the word pairs that either has: in each of two copies, a word may be changed in every turn. The public
-    sets have no pair of conversations that share an eighth. A turn is its role and text.
+    more than half of the word pairs that either has: in a copy, a word may be changed in every turn.
+    The public sets have no pair of conversations that share an eighth. A turn is its role and text.
     Order, ids, times, memories, case, white space and the conversation's name are ignored. A copy of a copy is in the
     same group. A near copy that shares only stock phrases of more than :data:`MOST_BESIDE` others may be missed.
     """

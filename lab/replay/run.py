@@ -317,7 +317,7 @@ def _replay_into(
         if note:
             announce(note)
     for names in run.manifest.resolved.equal_conversations or ():
-        announce(f"{', '.join(names)} have the same turns, or nearly so: comparisons and gates count them as one")
+        announce(f"{', '.join(names)} have nearly the same turns: they count as one")
     note_on_labels = labels_note(
         plan.labels, plan.request.labels, (plan.labels_of(recording) for recording in plan.recordings)
     )
