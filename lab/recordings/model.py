@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from heapq import nsmallest
-from typing import Any, NamedTuple
-from zlib import crc32
+from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.recordings.events import Event, ToolUse
@@ -201,84 +200,72 @@ def media_line(memory: Memory) -> str:
 
 # The field of a run's manifest that lists them.
 EQUAL = "equal_conversations"
-# Characters of a turn that are read at a time.
+# Characters of a turn that are hashed at a time.
 PIECE = 1 << 16
-# So many word pairs of each turn count, those with the smallest hashes: no long turn outweighs the others.
-PAIRS = 8
-# Conversations of at least so many turns are copies if they share more than half of the word pairs that either has.
-LEAST_TURNS = 4
-# Copies share some of the so many pairs with the smallest hashes. Each leads to so many earlier conversations, because
-# stock phrases are in all.
-SMALLEST, MOST_BESIDE = 16, 50
-# A word; of a language without spaces, a character.
-WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+")
-
-
-class _Outline(NamedTuple):
-    """A conversation without names, ids and times: a hash of its turns in any order, and hashes of its word pairs."""
-
-    turns: bytes
-    length: int
-    pairs: frozenset[int]
-
-    def is_copy_of(self, other: _Outline) -> bool:
-        shared = len(self.pairs & other.pairs)
-        either = len(self.pairs) + len(other.pairs) - shared
-        return min(self.length, other.length) >= LEAST_TURNS and 2 * shared > either
+# Of this many turns of a copy, one may differ from the original; with fewer equal turns, two are no copies.
+ONE_DIFFERS, LEAST_EQUAL = 10, 3
+# A conversation is compared with so many earlier ones for each turn that they share: stock phrases are in all.
+MOST_BESIDE = 50
 
 
 def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]]:
     """Return the groups of two or more conversations that are copies: sorted tuples of names, in sorted order.
 
-    Two conversations are copies if they have the same turns, or if both have at least :data:`LEAST_TURNS` and share
-    more than half of the word pairs that either has: in a copy, a word may be changed in every turn.
-    The public sets have no pair of conversations that share an eighth. A turn is its role and text.
-    Order, ids, times, memories, case, white space and the conversation's name are ignored. A copy of a copy is in the
-    same group. A near copy that shares only stock phrases of more than :data:`MOST_BESIDE` others may be missed.
+    Two conversations are copies if they have the same turns, or if at most a tenth of the turns of the longer one
+    differ (one turn, if it has fewer than twenty) and at least three are equal. A turn is its role and text. Order,
+    ids, times, memories, case, white space and the conversation's name are ignored. A copy of a copy is in the same
+    group. A near copy whose rarest turns are in more than :data:`MOST_BESIDE` earlier conversations may be missed.
+
+    Words are not compared: sessions of one template would pass for a copy with a word changed in every turn.
     """
-    groups: dict[_Outline, list[str]] = {}
+    groups: dict[frozenset[bytes], list[str]] = {}
     for recording in recordings:
-        groups.setdefault(_outline(recording), []).append(recording.conversation)
-    leader = {outline: outline for outline in groups}
+        groups.setdefault(_turns_of(recording), []).append(recording.conversation)
+    leader = {turns: turns for turns in groups}
 
-    def led(outline: _Outline) -> _Outline:
-        while leader[outline] is not outline:
-            outline = leader[outline]
-        return outline
+    def led(turns: frozenset[bytes]) -> frozenset[bytes]:
+        while leader[turns] is not turns:
+            turns = leader[turns]
+        return turns
 
-    having: dict[int, list[_Outline]] = {}
-    for outline in groups:
-        smallest = nsmallest(SMALLEST, outline.pairs)
-        for other in dict.fromkeys(other for pair in smallest for other in having.get(pair, ())):
-            if led(other) is not led(outline) and outline.is_copy_of(other):
-                leader[led(outline)] = led(other)
-        for pair in smallest:
-            if len(having.setdefault(pair, [])) < MOST_BESIDE:
-                having[pair].append(outline)
-    copies: dict[_Outline, list[str]] = {}
-    for outline, names in groups.items():
-        copies.setdefault(led(outline), []).extend(names)
+    frequency = Counter(turn for turns in groups for turn in turns)
+    having: dict[bytes, list[frozenset[bytes]]] = {}
+    for turns in groups:
+        # Copies share one of these, because fewer turns may differ. Rare ones are in few other conversations.
+        rarest = sorted(turns, key=lambda turn: (frequency[turn], turn))[: _may_differ(turns) + 1]
+        for other in dict.fromkeys(other for turn in rarest for other in having.get(turn, ())):
+            if led(other) is not led(turns) and _are_copies(turns, other):
+                leader[led(turns)] = led(other)
+        for turn in rarest:
+            if len(having.setdefault(turn, [])) < MOST_BESIDE:
+                having[turn].append(turns)
+    copies: dict[frozenset[bytes], list[str]] = {}
+    for turns, names in groups.items():
+        copies.setdefault(led(turns), []).extend(names)
     return sorted(tuple(sorted(names)) for names in copies.values() if len(names) > 1)
 
 
-def _outline(recording: Recording) -> _Outline:
+def _may_differ(turns: Collection[bytes]) -> int:
+    return max(len(turns) // ONE_DIFFERS, 1)
+
+
+def _are_copies(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
+    longer = max(one, other, key=len)
+    same = len(one & other)
+    return same >= max(len(longer) - _may_differ(longer), LEAST_EQUAL)
+
+
+def _turns_of(recording: Recording) -> frozenset[bytes]:
+    """Return a hash of each turn; equal turns of the conversation are numbered, so that none is lost."""
+    seen: Counter[bytes] = Counter()
     name = re.compile(rf"(?<!\w){re.escape(recording.conversation)}(?!\w)")
-    # Not ``hash``, which differs between processes.
-    numbers: dict[str, int] = {}
-    turns, pairs = [], set()
+    turns = []
     for turn in recording.turns:
         digest = sha256(f"{turn.role}\x00".encode())
-        own: set[int] = set()
         # In pieces, because a turn may quote an entire file, and a list of its words takes twenty times its size.
         for begin in range(0, len(turn.text), PIECE):
-            text = name.sub("", turn.text[begin : begin + PIECE]).casefold()
-            digest.update(" ".join(text.split()).encode("utf-8", "surrogatepass"))
-            before = 0
-            for word in WORD.findall(text):
-                if (number := numbers.get(word)) is None:
-                    number = numbers[word] = crc32(word.encode("utf-8", "surrogatepass"))
-                own.add((before * 0x9E3779B1 ^ number) & 0xFFFFFFFF)
-                before = number
-        turns.append(digest.digest())
-        pairs.update(nsmallest(PAIRS, own))
-    return _Outline(sha256(b"".join(sorted(turns))).digest(), len(turns), frozenset(pairs))
+            words = name.sub("", turn.text[begin : begin + PIECE]).casefold().split()
+            digest.update(" ".join(words).encode("utf-8", "surrogatepass"))
+        seen[digest.digest()] += 1
+        turns.append(digest.digest() + seen[digest.digest()].to_bytes(4))
+    return frozenset(turns)
