@@ -114,7 +114,7 @@ class Recording:
 
     ``origin`` is what started it, one of :data:`ORIGINS`. It is no part of its identity, because a copy without the
     host's index may not say it. ``others`` are rows of a store that are no memories: blank ones, and the Working Sets
-    that an engine stored. Only profile ``upstream`` searches them, as the plugin does (E-94).
+    that an engine stored. Only profile ``upstream`` searches them, as the plugin does (E-1).
     """
 
     conversation: str

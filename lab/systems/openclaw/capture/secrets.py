@@ -17,7 +17,7 @@ _SPACE = f"[{WHITESPACE}]"
 _PRIVATE_TAG = re.compile(r"\[(?:SECRET|PRIVATE|NOEXPORT|NOMEM)\]", re.IGNORECASE | re.ASCII)
 _KEY = rf"(?:RSA|EC|DSA|OPENSSH|PGP)?{_SPACE}*PRIVATE KEY"
 _FLAGS = re.IGNORECASE | re.ASCII
-# The families of the plugin (E-73).
+# The families of the plugin (E-35).
 _FAMILIES = (
     re.compile(rf"-----BEGIN {_KEY}-----", _FLAGS),
     re.compile(
