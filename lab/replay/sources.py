@@ -209,22 +209,20 @@ def _embedded_of(plan: Plan, recording: Recording, sources: Sources) -> dict[Rol
     documents = _documents_of(plan, recording, plan.vectors or ())
     prompts = _queries_of(plan, recording)
     limits = dict.fromkeys(retrieval.clamp for retrieval in plan.retrievals()) or {Clamp(): None}
-    queries = [prompt.strip(WHITESPACE) for prompt in prompts]
-    queries += [
+    rephrased = [
         text for arm in plan.arms if isinstance(arm, Rephrases) for prompt in prompts if (text := arm.query_for(prompt))
     ]
-    unclamped = queries if any(info.inputs for info in plan.infos) else []
+    unclamped = (prompt.strip(WHITESPACE) for prompt in prompts if any(info.inputs for info in plan.infos))
     own = _rehearsed_of(plan, recording, sources)
 
     def clamped(texts: Sequence[str]) -> list[str]:
         return [embedded_text(text, limit) for limit in limits for text in texts]
 
+    queries = [query_text(prompt, limit) for limit in limits for prompt in prompts]
+    queries += [*clamped(rephrased), *unclamped]
     if len(roles_of(plan.embedder)) == 1:
-        return {DOCUMENT: list(dict.fromkeys([*clamped([*documents, *queries]), *unclamped, *own]))}
-    return {
-        DOCUMENT: list(dict.fromkeys([*clamped(documents), *own])),
-        QUERY: list(dict.fromkeys([*clamped(queries), *unclamped])),
-    }
+        return {DOCUMENT: list(dict.fromkeys([*clamped(documents), *queries, *own]))}
+    return {DOCUMENT: list(dict.fromkeys([*clamped(documents), *own])), QUERY: list(dict.fromkeys(queries))}
 
 
 def _rehearsed_of(plan: Plan, recording: Recording, sources: Sources) -> tuple[str, ...]:

@@ -189,7 +189,14 @@ def embedded_text(text: str, limits: Clamp) -> str:
 
 def query_text(text: str, limits: Clamp) -> str:
     """Return the part of a prompt that is embedded: white space around it is trimmed before it is clamped (E-31)."""
-    return embedded_text(text.strip(WHITESPACE), limits)
+    start, end, most = 0, len(text), max(1, int(limits.max_chars))
+    while start < end and text[start] in WHITESPACE:
+        start += 1
+    while start < end and text[end - 1] in WHITESPACE:
+        end -= 1
+    # Of a text that is clamped, only its ends are needed; a copy of it may take hundreds of megabytes.
+    kept = text[start:end] if end - start <= 2 * most else text[start : start + most] + text[end - most : end]
+    return embedded_text(kept, limits)
 
 
 def make_store(kind: str, dimension: int, settings: TextSettings) -> Store:

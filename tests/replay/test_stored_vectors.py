@@ -21,7 +21,7 @@ from lab.report.explanation import explanation_text
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.contract import Row
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.retrieval.retrievers import row_vectors
+from lab.retrieval.retrievers import embedded_text, query_text, row_vectors
 from lab.view.recorded import Recorded
 from tests.replay.conftest import Desk
 
@@ -156,6 +156,13 @@ def test_white_space_around_a_prompt_is_not_embedded(desk: Desk) -> None:
     assert desk.run(*ARMS).failures == ()
     cached = Vectors(HashingEmbedder())
     assert (cached.prepare([TEXTS[1]]), cached.prepare([f"\n  {TEXTS[1]} \u3000\n"])) == (0, 1)
+
+
+@pytest.mark.parametrize("limits", [Clamp(), Clamp(60, 20), Clamp(60, 0), Clamp(60, 20, 40), Clamp(1, 0)])
+@pytest.mark.parametrize("length", [0, 1, 59, 60, 61, 119, 120, 121, 700])
+def test_long_prompt_is_clamped_as_if_it_were_trimmed_whole(limits: Clamp, length: int) -> None:
+    text = ("🔥 kiln 茶 " * 100)[:length]
+    assert query_text(f" \n{text}\u3000\t", limits) == embedded_text(text.strip(), limits)
 
 
 def test_row_written_since_the_store_was_read_has_no_stored_vector() -> None:
