@@ -33,6 +33,8 @@ SLOW, LONG, MARGIN, RUNS = 0.2, 4.0, 3.0, 5
 # What holds the main promises: equal bytes of every system, an identity that covers what a run loads, no text that a
 # receipt does not list, scores with the real model, sealed runs, canaries that are killed, a verdict of acceptance.
 KEPT = (
+    "tests/cli/test_nightly_cli.py::test_two_nightly_runs_end_to_end",
+    "tests/conformance/test_conformance.py::test_recorded_answers_agree",
     "tests/canary/rollout/test_kills.py::test_canaries_killed_before_a_call_leave_the_gateway_as_before",
     "tests/replay/test_unlisted.py::test_every_shipped_system_lists_what_its_text_holds",
     "tests/runs/test_sealed.py::test_stored_scores_that_the_manifest_does_not_seal_decide_nothing",
