@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +27,8 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse ``lab gate DIR`` as ``lab gate judge DIR``."""
+        if any(word.partition("=")[0] == "--receipts" for word in args):
+            raise UnusableInput("lab gate --receipts AUDIT is now lab gate AUDIT")
         # A shell that completes the first word may want a subcommand.
         is_named = args[0] in self.commands if args else ctx.resilient_parsing
         return super().parse_args(ctx, args if is_named else [JUDGE, *args])
@@ -77,20 +80,41 @@ def schema(
     return Result(SCHEMAS[what](), emit_indented)
 
 
+def _distinguished(given: Sequence[Path]) -> tuple[Path | None, Path | None]:
+    """Return the run directory and the audit among the given paths; raise :class:`UnusableInput` for two of a kind."""
+    from lab.base.set_registry import SHIPPED
+    from lab.runs.directory import AUDIT, MANIFEST
+
+    found: dict[str, Path] = {}
+    for path in given:
+        if not path.exists() and not str(path).startswith(SHIPPED):
+            raise UnusableInput(f"{path}: no such run directory or audit")
+        if (path / AUDIT).is_file() and not (path / MANIFEST).is_file():
+            raise UnusableInput(f"{path}: is not a run directory; to judge the audit in it, name {path / AUDIT}")
+        kind = "audit" if path.exists() and not path.is_dir() else "run"
+        if kind in found:
+            option = "--control shows another beside it" if kind == "audit" else "--against compares it with another"
+            raise UnusableInput(f"{found[kind]} and {path}: one {kind} is judged; {option}")
+        found[kind] = path
+    return found.get("run"), found.get("audit")
+
+
 def judge(
-    run: Annotated[Path | None, typer.Argument(metavar="DIR", help="A run directory, if the policy needs one.")] = None,
+    given: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[DIR] [AUDIT]",
+            help="A run directory, the file of lab canary audit --out, or both, as the policy needs.",
+        ),
+    ] = None,
     *,
     policy: Annotated[
         str | None,
         typer.Option(
             autocompletion=completion.policies,
             help="A shipped policy (see lab gate policies), or a TOML file. "
-            "[default: stage-b with --receipts, else rollout]",
+            "[default: stage-b with AUDIT, else rollout]",
         ),
-    ] = None,
-    receipts: Annotated[
-        Path | None,
-        typer.Option(metavar="AUDIT", help="The file of lab canary audit --out, if the policy needs one."),
     ] = None,
     control: Annotated[
         Path | None,
@@ -115,7 +139,7 @@ def judge(
     """Judge a run, an audit of live receipts, or both, by a policy.
 
     Exit codes: 0 pass, 1 fail, 2 unusable policy or input, 3 inconclusive, 4 could not measure. Writes verdict.json,
-    verdict.xml (JUnit) and verdict.prom (OpenMetrics), with --receipts also canary.html, and a GitHub step summary if
+    verdict.xml (JUnit) and verdict.prom (OpenMetrics), with AUDIT also canary.html, and a GitHub step summary if
     GITHUB_STEP_SUMMARY is set. If nothing can be measured (exit code 4), an earlier verdict there is removed. If a
     folder shares its name with a command below, write ./NAME.
     """
@@ -132,8 +156,9 @@ def judge(
 
     if inconclusive_as not in KEPT:
         raise UnusableInput(f"--inconclusive-as: unknown value {inconclusive_as!r}; {choices(inconclusive_as, KEPT)}")
+    run, receipts = _distinguished(given or ())
     if control and not receipts:
-        raise UnusableInput("--control: there is no audit to show it beside; add --receipts AUDIT")
+        raise UnusableInput("--control: there is no audit to show it beside; add AUDIT")
     audit = read_audit(receipts) if receipts else None
     beside = read_audit(control) if control else None
     chosen = read_policy(policy or ("stage-b" if receipts else "rollout"))

@@ -24,7 +24,7 @@ from lab.replay.command import portable, replay_command
 MOST_FINDINGS, MOST_NAMES = 2, 4
 _COMMAND = re.compile(r"`(lab [^`]+)`")
 _ASIDE = re.compile(r" \(`[^)]*\)")
-_ADD = re.compile(r"\badd (--[a-z-]+ [A-Z0-9]+)")
+_ADD = re.compile(r"\badd (--[a-z-]+ [A-Z0-9]+|AUDIT\b)")
 _MORE = re.compile(r"(\d[\d,]*) more conversation")
 # Hard rules to sample per conversation where a rule needs some and the recording has none.
 HARD_RULES = "3"
@@ -174,7 +174,7 @@ def _after_pass(verdict: Verdict, folder: str) -> Action:
         return Action("Leave the engine as it is, and audit the next window.", AUDIT)
     return Action(
         f"Try {verdict.candidate} on a live engine for a limited time, and judge its receipts.",
-        "lab gate --receipts AUDIT --policy stage-b",
+        "lab gate AUDIT --policy stage-b",
     )
 
 
@@ -257,5 +257,5 @@ def _command_of(verdict: Verdict, folder: str) -> str | None:
 def judge_command(verdict: Verdict, folder: str) -> str:
     """Return the command that gives this verdict."""
     file = verdict.evidence.policy_file if verdict.evidence else None
-    judged = [folder] if verdict.run else ["--receipts", "AUDIT"]
+    judged = [folder] if verdict.run else ["AUDIT"]
     return join(["lab", "gate", *judged, "--policy", Path(file).name if file else verdict.policy])

@@ -206,7 +206,7 @@ __all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED"
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3, ERROR: 4}
 SCHEMA = "lab.verdict.v1"
 # Why a rule on live receipts was not judged, and what to add.
-NO_AUDIT = "needs an audit of receipts", "add --receipts AUDIT"
+NO_AUDIT = "needs an audit of receipts", "add AUDIT"
 
 
 # What settings are one of, by the last part of their key; rules may name them in only_where.
@@ -485,10 +485,8 @@ def _given(rule: Rule, run: RunDirectory | None, audit: Mapping[str, Any] | None
 
 def _needs(policy: Policy) -> str:
     """Describe the required and the optional inputs of a policy."""
-    every = {"--receipts AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules}
-    needs = {
-        "--receipts AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules if rule.must_have_data
-    } or every
+    every = {"AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules}
+    needs = {"AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules if rule.must_have_data} or every
     takes = "".join(f", and can use {extra}" for extra in sorted(every - needs))
     return f"it needs {' and '.join(sorted(needs))}{takes}"
 

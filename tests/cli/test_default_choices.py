@@ -50,5 +50,5 @@ def test_gate_without_a_policy_judges_a_run_by_rollout(lab: Lab, chosen: Path) -
 def test_gate_without_a_policy_judges_receipts_by_stage_b(lab: Lab, chosen: Path) -> None:
     (chosen / "gateway.log").write_text("2026-03-01T09:00:00Z nothing of note\n")
     lab("canary", "audit", "gateway.log", "--out", "audit.json", cwd=chosen)
-    done = lab("gate", "--receipts", "audit.json", "--json", cwd=chosen)
+    done = lab("gate", "audit.json", "--json", cwd=chosen)
     assert json.loads(done.stdout)["policy"] == "stage-b", done.stderr

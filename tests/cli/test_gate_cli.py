@@ -78,7 +78,20 @@ def test_gate_exit_code_is_the_verdict(
             ("--policy", "rollout"),
             "error: policy rollout: the input of every rule is missing; it needs DIR\n",
         ),
-        (("--policy", "stage-b", "--receipts", "run/manifest.json"), NO_AUDIT),
+        (("--policy", "stage-b", "run/manifest.json"), NO_AUDIT),
+        (("gone.json",), "error: gone.json: no such run directory or audit\n"),
+        (
+            ("live",),
+            "error: live: is not a run directory; to judge the audit in it, name live/audit.json\n",
+        ),
+        (("run", "live"), "error: live: is not a run directory; to judge the audit in it, name live/audit.json\n"),
+        (("run", "run"), "error: run and run: one run is judged; --against compares it with another\n"),
+        (
+            ("live/audit.json", "live/audit.json"),
+            "error: live/audit.json and live/audit.json: one audit is judged; --control shows another beside it\n",
+        ),
+        (("run", "--receipts", "live/audit.json"), "error: lab gate --receipts AUDIT is now lab gate AUDIT\n"),
+        (("--receipts=live/audit.json",), "error: lab gate --receipts AUDIT is now lab gate AUDIT\n"),
         (
             ("policies", "--show", "mine"),
             f"error: --show: unknown policy 'mine'; known: {KNOWN}\n",
@@ -89,6 +102,8 @@ def test_gate_with_unusable_input_prints_one_line_and_exits_2(
     lab: Lab, place: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     (place / "bad.toml").write_text('name = "x"\nabout = "y"\n[[guard]]\nmeasure = "R@6"\n')
+    (place / "live").mkdir(exist_ok=True)
+    (place / "live" / "audit.json").write_text("{}")
     done = lab("gate", *arguments, cwd=place)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
@@ -121,7 +136,7 @@ def test_gate_prints_critical_rules_before_advisory_ones(lab: Lab, six: Path) ->
         f"PASS: {label}, tier_quota_v1 against",
         "tier_first_v1 [trial: embedder hashing, which is for tests]",
         "Try tier_quota_v1 on a live engine for a limited time, and judge its receipts.",
-        "  lab gate --receipts AUDIT --policy stage-b",
+        "  lab gate AUDIT --policy stage-b",
         "Every critical rule passes: Success@6, R@6.",
         "Advisory rules, which do not affect the verdict:",
     ]
@@ -157,7 +172,7 @@ def test_gate_without_subcommand_is_gate_judge(lab: Lab, place: Path, tmp_path: 
     shown = lab("gate", "--help", cwd=place)
     assert shown.returncode == 0
     words = shown.stdout.split()
-    assert {"--policy", "--receipts", "--against", "--inconclusive-as", "judge", "policies", "schema"} <= set(words)
+    assert {"--policy", "--control", "--against", "--inconclusive-as", "judge", "policies", "schema"} <= set(words)
     shutil.copytree(place / "run", tmp_path / "policies")
     for form in ("json", "xml", "prom"):
         (tmp_path / "policies" / f"verdict.{form}").unlink(missing_ok=True)
@@ -222,13 +237,22 @@ def test_stage_b_judges_an_audited_log(
     text = lab("gate", "policies", "--show", "stage-b", cwd=tmp_path).stdout
     before, _, rest = text.partition("# --- The answers vary. ---")
     (tmp_path / "health.toml").write_text(before + rest[rest.index("# --- Advisory. ---") :])
-    done = lab("gate", "--receipts", "b/audit.json", "--policy", "health.toml", cwd=tmp_path)
+    done = lab("gate", "b/audit.json", "--policy", "health.toml", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (code, "")
     lines = done.stdout.splitlines()
     # Such a policy is not the shipped one, whatever it calls itself.
     label = _label(tmp_path / "health.toml")
     assert lines[0] == f"{headline}: {label}"
     assert max(map(len, lines)) <= 80
+    # A run and an audit are recognised in any order.
+    shutil.copytree(place / "run", tmp_path / "run")
+    both = [
+        lab("gate", *given, "--policy", "health.toml", "--out", "both", "--json", cwd=tmp_path)
+        for given in (("run", "b/audit.json"), ("b/audit.json", "run"))
+    ]
+    assert [json.loads(one.stdout)["run"] for one in both] == ["run", "run"]
+    assert (both[0].stdout, both[0].returncode) == (both[1].stdout, both[1].returncode)
+    assert {"guard", "receipts"} <= {line["kind"] for line in json.loads(both[0].stdout)["lines"] if line["reason"]}
     # What to do stands right below the verdict, in every form.
     advice = "set plugins.slots.memory back to memory-lancedb (or memory-core) and restart the gateway"
     assert lines[1].startswith("Roll back: set plugins.slots.memory back to ") == (code == 1)

@@ -85,7 +85,7 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     audit = "reports/init/live/audit.json"
     command = done.stdout[done.stdout.index("  lab canary audit") :].partition("\n19 receipts")[0]
     assert "".join(command.split("\\\n")).split() == (
-        f"lab canary audit openclaw/gateway.log --out {audit} && lab gate --receipts {audit} --policy stage-b".split()
+        f"lab canary audit openclaw/gateway.log --out {audit} && lab gate {audit} --policy stage-b".split()
     )
 
     # The host injects five memories, and the control as many.

@@ -31,7 +31,7 @@ def test_first_look_at_a_live_sample_needs_six_commands(
         (("compare", "run"), 0),
         (("canary", "audit", log, "--out", "audit.json"), 0),
         # The logs are too short for a verdict.
-        (("gate", "--receipts", "audit.json"), 3),
+        (("gate", "audit.json"), 3),
         (("report", "run"), 0),
     ):
         done = lab(*arguments, cwd=tmp_path)

@@ -28,7 +28,7 @@ BLIND = Line(
     *("guard", "HardRules", INCONCLUSIVE, True, "HardRules: there is nothing to measure: no memory is a hard rule"),
     settles="`lab replay --hard-rules N` samples N per conversation",
 )
-MISSING = Line("receipts", "errors.rate", ERROR, True, "errors.rate: needs an audit of receipts; add --receipts AUDIT")
+MISSING = Line("receipts", "errors.rate", ERROR, True, "errors.rate: needs an audit of receipts; add AUDIT")
 GAIN = Line("improve", "GoldNice@6", PASS, True, "GoldNice@6: better", baseline=0.0, candidate=0.5)
 KEPT = tuple(Line("guard", name, PASS, True, "kept") for name in ("Success@6", "nDCG@6", "RepeatRate", "R@6", "AP"))
 ABOUT = "It recalls no less and brings more."
@@ -83,7 +83,7 @@ def test_action_after_a_broken_limit_shows_the_rules() -> None:
     own = Inputs("0", None, {}, "/home/me/mine.toml")
     assert action_of(replace(broken, evidence=own)).command == "lab gate DIR --policy mine.toml"
     live = replace(broken, run=None, policy="stage-b")
-    assert action_of(live).command == "lab gate --receipts AUDIT --policy stage-b"
+    assert action_of(live).command == "lab gate AUDIT --policy stage-b"
 
 
 def test_action_after_a_failure_rolls_back_or_does_not_roll_out() -> None:
@@ -122,18 +122,16 @@ def test_action_without_a_judged_probe_is_to_judge_and_not_to_replay_more() -> N
 
 def test_action_of_an_error_names_what_is_missing(run: RunDirectory) -> None:
     verdict = replace(VERDICT, status=ERROR, lines=(MISSING,), policy="stage-b")
-    assert action_of(verdict).command == "lab gate DIR --policy stage-b --receipts AUDIT"
+    assert action_of(verdict).command == "lab gate DIR --policy stage-b AUDIT"
     # With a rollback, whether to roll back comes first; the command is the same.
     judged = judge(read_policy("stage-b"), run)
     said, command = action_of(judged, arguments(run.manifest))
     assert said.startswith("No live receipts were judged")
-    assert command == "lab gate DIR --policy stage-b --receipts AUDIT"
+    assert command == "lab gate DIR --policy stage-b AUDIT"
 
 
 def test_action_after_a_pass_names_the_next_step() -> None:
-    assert action_of(replace(VERDICT, status=PASS, lines=(GAIN,))).command == (
-        "lab gate --receipts AUDIT --policy stage-b"
-    )
+    assert action_of(replace(VERDICT, status=PASS, lines=(GAIN,))).command == ("lab gate AUDIT --policy stage-b")
     equal = replace(VERDICT, status=PASS, lines=(GAIN,), against="/home/me/before")
     assert action_of(equal).command == "lab nightly baseline approve DIR --name new"
 

@@ -54,7 +54,7 @@ def test_page_says_the_decision_and_how_to_roll_back(audit: dict[str, Any], tmp_
     assert '<div class="verdict fail">' in page.read_text("utf-8")
     # Without a control there is no column of one, and the page says how to get it.
     assert '<th scope="col">control</th>' not in page.read_text("utf-8")
-    assert "lab gate --receipts AUDIT --control AUDIT2" in words
+    assert "lab gate AUDIT --control AUDIT2" in words
 
 
 def test_control_stands_beside_and_decides_nothing(audit: dict[str, Any], tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_open_rule_is_inconclusive_and_says_how_many_more(audit: dict[str, Any],
     words = _words(write_page(verdict, close, tmp_path, None))
     assert "NO-GO YET inconclusive: too little evidence to decide" in words
     assert re.search(r"Keep the window open: about [\d,]+ more answered recalls", words)
-    assert "lab canary audit LOG --out AUDIT && lab gate --receipts AUDIT --policy stage-b" in words
+    assert "lab canary audit LOG --out AUDIT && lab gate AUDIT --policy stage-b" in words
 
 
 def test_page_of_something_else_is_not_replaced(audit: dict[str, Any], tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_page_of_something_else_is_not_replaced(audit: dict[str, Any], tmp_path:
 def test_gate_writes_the_page_and_refuses_a_control_alone(audit: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(dump_json(_broken(audit)))
     (tmp_path / "b.json").write_bytes(dump_json(audit))
-    done = run_here("gate", "--receipts", "a.json", "--control", "b.json", "--json", cwd=tmp_path)
+    done = run_here("gate", "a.json", "--control", "b.json", "--json", cwd=tmp_path)
     assert (done.returncode, json.loads(done.stdout)["status"]) == (1, "fail")
     assert (tmp_path / FILE).is_file()
     alone = run_here("gate", "--control", "b.json", cwd=tmp_path)
     assert alone.returncode == 2
-    assert "add --receipts AUDIT" in alone.stderr
+    assert "add AUDIT" in alone.stderr

@@ -75,7 +75,7 @@ def test_rules_without_an_audit_share_one_status_and_ask_for_it(run: RunDirector
     assert set(statuses.values()) == {ERROR}
     assert {"must.share", "repeat.rate", "errors.rate"} <= set(statuses)
     said = str(rollback(verdict))
-    assert said.startswith("No live receipts were judged: the policy needs an audit of receipts; add --receipts AUDIT.")
+    assert said.startswith("No live receipts were judged: the policy needs an audit of receipts; add AUDIT.")
 
 
 def test_rollback_leaves_out_the_selection_that_is_already_live(audit: dict[str, Any]) -> None:

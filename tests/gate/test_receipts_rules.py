@@ -209,7 +209,7 @@ def test_damage_rule_names_the_most_frequent_kind(audit: dict[str, Any]) -> None
 
 
 def test_judge_names_only_required_input() -> None:
-    with pytest.raises(UnusableInput, match=r"every rule is missing; it needs --receipts AUDIT, and can use DIR$"):
+    with pytest.raises(UnusableInput, match=r"every rule is missing; it needs AUDIT, and can use DIR$"):
         judge(read_policy("stage-b"))
 
 

@@ -198,7 +198,7 @@ def test_judge_rule_without_input_is_error_or_skipped(
     assert statuses(both, run=run)[1:3] == [("receipts", ERROR), ("exact", ERROR)]
     may = RECEIPTS + "must_have_data = false\n" + OF_A_RUN + EXACT + "must_have_data = false\n"
     assert statuses(may, run=run) == [("limit", PASS), ("receipts", SKIPPED), ("exact", SKIPPED), ("all", PASS)]
-    for rules, given, needs in ((RECEIPTS, {"run": run}, "--receipts AUDIT"), (OF_A_RUN, {"audit": audit}, "DIR")):
+    for rules, given, needs in ((RECEIPTS, {"run": run}, "AUDIT"), (OF_A_RUN, {"audit": audit}, "DIR")):
         with pytest.raises(UnusableInput, match=f"the input of every rule is missing; it needs {needs}"):
             judge(policy_of(rules), **given)
     with pytest.raises(UnusableInput, match="but none to judge; add DIR"):

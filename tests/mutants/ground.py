@@ -193,7 +193,7 @@ def targets() -> list[Target]:
         Target("grid", "grid.json", "json", (f"{SWEEP} made",), 1),
         Target("gateway log", "gateway.log", "log", ("canary audit gateway.log --out made.json",), 8),
         Target("packed log", "gateway.log.gz", "binary", ("canary audit gateway.log.gz --strict",)),
-        Target("audit", "audit.json", "json", ("gate --receipts audit.json --policy audit.toml",), 4),
+        Target("audit", "audit.json", "json", ("gate audit.json --policy audit.toml",), 4),
         Target("configuration", "arm.json host.json", "json", config, 6),
         Target("exported memories", "store.jsonl", "jsonl", stored, 3),
         Target("exported memories, JSON", "store.json", "json", stored),

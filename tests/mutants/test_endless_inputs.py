@@ -15,7 +15,7 @@ DEEP = {"jsonl": "[" * 100_000, "json": '{"a":' * 100_000, "toml": f"a = {'[' * 
 READS = {
     "golden lint {}": "jsonl",
     "golden judge {} --out made.jsonl --json": "jsonl",
-    "gate --receipts {}": "json",
+    "gate {}": "json",
     "config check {}": "json",
     "runs import --qrels {} --run {}": "text",
     "canary audit {}": "log",

@@ -75,7 +75,7 @@ def audit(
             metavar="LOG", help="Gateway logs, plain, compressed, or as a collector keeps them; - for stdin."
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="Write the audit to this file, for lab gate --receipts.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the audit to this file, for lab gate.")] = None,
     since: Annotated[
         datetime | None,
         typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], callback=in_utc, help="Leave out lines before (UTC)."),
@@ -193,7 +193,7 @@ def limits(
             emit_folded("Nothing was written; --out FILE writes the policy.")
         else:
             emit_folded(f"{out}: the policy with these limits, and the reason beside each.")
-            emit_hanging(f"Next: lab gate --receipts AUDIT --policy {out}")
+            emit_hanging(f"Next: lab gate AUDIT --policy {out}")
 
     def as_json(found: list[Derived]) -> dict[str, Any]:
         return {"about": about, "limits": [one._asdict() for one in found], "out": str(out) if out else None}

@@ -74,7 +74,7 @@ def test_failing_gate_rolls_back_and_ends_with_1(make_gateway: Make, tmp_path: P
             assert "Roll back" not in text, name
             assert "the selection policy alone" not in text
         assert "Rolled back: plugins.slots.memory is memory-lancedb again." in (out / "canary.html").read_text("utf-8")
-        again = run_here("gate", "--receipts", out / "audit.json", "--policy", gateway.policy(2))
+        again = run_here("gate", out / "audit.json", "--policy", gateway.policy(2))
         assert again.returncode == 1
         assert "Rolled back: plugins.slots.memory is memory-lancedb again." in " ".join(again.stdout.split())
         assert "Roll back" not in again.stdout
