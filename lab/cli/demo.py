@@ -16,6 +16,7 @@ import typer
 from lab.base.formatting import counted, duration, interval, signed
 from lab.cli import options
 from lab.cli.output import announce, emit, emit_folded, emit_table, emit_trial
+from lab.cli.replay import emit_card, latency_json, stages_of
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def demo(
         scores = score_and_write(run)
         summary = summarise(scores, read_gold(run), run.arms)
         comparison = compare_arms(run, BASELINE, CANDIDATE, scores=scores)
+        times = stages_of(run)
     with _step("saturation", took):
         if not (run.path / SATURATION).exists():
             points = saturation(request, seeds=3, jobs=jobs, announce=announce)
@@ -86,6 +88,7 @@ def demo(
         "run": str(out),
         "trial": list(trial(run.manifest)),
         "scores": summary,
+        "latency": latency_json(times),
         "comparison": comparison.as_json(),
         "verdict": verdict.as_json(),
         "files": [str(file) for file in built.files],
@@ -104,6 +107,7 @@ def demo(
             ["arm", *first],
             [[name, *(means["measures"].get(measure) for measure in first)] for name, means in summary["arms"].items()],
         )
+        emit_card(summary["arms"], times, run.cutoff)
         for difference in comparison.differences:
             mean, low, high = difference.estimate.mean, difference.estimate.low, difference.estimate.high
             if difference.measure in comparison.primary and low is not None and high is not None:

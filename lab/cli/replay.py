@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.base.errors import CannotMeasure, UnusableInput
-from lab.base.formatting import counted
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.formatting import counted, number
 from lab.cli import options
 from lab.cli.options import REPLAY, takes_replay_options
 from lab.cli.output import announce, emit, emit_folded, emit_next, emit_notes, emit_table, emit_trial
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
+    from lab.measures.latency import Stage
     from lab.runs.directory import RunDirectory
     from lab.runs.request import ReplayRequest
 
@@ -42,6 +43,7 @@ def replay(
     from lab.runs.notes import trial, why_failed
 
     part = parse_shard(shard) if shard else None
+    times: list[Stage] = []
     if part and and_score:
         raise UnusableInput("--score does not work with --shard; use lab runs merge OUT SHARD…, then lab score OUT")
     outcome = run_replay(request, out, jobs=jobs, dask=dask, shard=part, announce=announce)
@@ -68,7 +70,9 @@ def replay(
         from lab.runs.scores import read_gold
 
         found["scores"] = summarise(score_and_write(run), read_gold(run), run.arms)
-    return Result(found | _notes(run), lambda found: _show_replay(found, run), error=error)
+        times = stages_of(run)
+        found["latency"] = latency_json(times)
+    return Result(found | _notes(run), lambda found: _show_replay(found, run, times), error=error)
 
 
 def _notes(run: RunDirectory) -> dict[str, Any]:
@@ -85,7 +89,7 @@ def _show_notes(found: dict[str, Any], run: RunDirectory) -> None:
     emit_notes((*run.manifest.notes, *found.get("embedder", ())))
 
 
-def _show_replay(found: dict[str, Any], run: RunDirectory) -> None:
+def _show_replay(found: dict[str, Any], run: RunDirectory, times: Sequence[Stage]) -> None:
     _show_notes(found, run)
     out, counts = found["run"], found["conversations"]
     scored = "scores" in found
@@ -94,7 +98,7 @@ def _show_replay(found: dict[str, Any], run: RunDirectory) -> None:
     done = f"{out}: {', '.join(f'{count} {name}' for name, count in counts.items())}."
     emit_next(done, command if has_next else None)
     if scored:
-        _show_means(found["scores"], run, _measures_shown(found["scores"], run, []), selected=False)
+        _show_means(found["scores"], run, _measures_shown(found["scores"], run, []), times)
 
 
 def score(
@@ -128,11 +132,12 @@ def score(
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
     scores = score_and_write(opened)
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
+    times = stages_of(opened)
 
     def show(found: dict[str, Any]) -> None:
         shown = _measures_shown(found, opened, measure or ())
         _show_notes(found, opened)
-        _show_means(found, opened, shown, selected=bool(measure))
+        _show_means(found, opened, shown, None if measure else times)
         for name, counts in unequal_counts(scores, shown).items():
             listed = ", ".join(f"{arm} {n}" for arm, n in counts.items())
             emit_folded(f"{name} is over other turns in each arm: {listed}")
@@ -144,7 +149,9 @@ def score(
             for note in sliced_over(shown):
                 emit_folded(note)
 
-    return Result({"trial": list(trial(opened.manifest))} | summary | _notes(opened), show)
+    return Result(
+        {"trial": list(trial(opened.manifest))} | summary | {"latency": latency_json(times)} | _notes(opened), show
+    )
 
 
 def _list_measures() -> Result:
@@ -177,8 +184,10 @@ def _measured(summary: dict[str, Any]) -> set[str]:
     return {name for arm in summary["arms"].values() for name in arm["measures"]}
 
 
-def _show_means(summary: dict[str, Any], run: RunDirectory, shown: Sequence[str], *, selected: bool) -> None:
-    """Print what was replayed, the means, and unless the user ``selected`` the measures, how many more there are."""
+def _show_means(
+    summary: dict[str, Any], run: RunDirectory, shown: Sequence[str], times: Sequence[Stage] | None
+) -> None:
+    """Print what was replayed and the means; unless the user selected the measures, also what ``times`` adds."""
     from lab.report.comparison import drawn
 
     emit_folded(f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}")
@@ -187,8 +196,41 @@ def _show_means(summary: dict[str, Any], run: RunDirectory, shown: Sequence[str]
     _emit_wrong_scope_bound(summary["arms"])
     if run.labels_are_sampled:
         emit_folded(drawn(run.labels))
-    if not selected:
+    if times is not None:
+        emit_card(summary["arms"], times, run.cutoff)
         emit(f"{len(_measured(summary)) - len(shown)} more measures: lab score -m NAME, or --json for all")
+
+
+def stages_of(run: RunDirectory) -> list[Stage]:
+    """Return the times of a run by arm and stage; announce why there are none if its timings cannot be read."""
+    from lab.measures.latency import stages
+
+    try:
+        return stages(run)
+    except LabError as error:
+        # Scores do not depend on timings.
+        announce(f"{error}; no times are shown")
+        return []
+
+
+def latency_json(times: Sequence[Stage]) -> dict[str, Any]:
+    """Return the times by arm and stage as plain values, in milliseconds."""
+    found: dict[str, Any] = {}
+    for one in times:
+        found.setdefault(one.arm, {})[one.stage] = one.spent.as_json()
+    return found
+
+
+def emit_card(arms: dict[str, Any], times: Sequence[Stage], cutoff: int) -> None:
+    """Print hits, repeat dominance and latency by stage, in two tables of 80 columns."""
+    from lab.report.sections import card_note, card_table
+
+    card = card_table(arms, times, cutoff, lambda _, value: number(value))
+    emit(f"{card.name}:")
+    for columns in (slice(1, 5), slice(5, None)):
+        if card.headers[columns]:
+            emit_table(["arm", *card.headers[columns]], [[row[0], *row[columns]] for row in card.rows])
+    emit_folded(card_note(cutoff, times))
 
 
 def _emit_wrong_scope_bound(arms: dict[str, Any]) -> None:

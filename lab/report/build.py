@@ -1,7 +1,7 @@
 """The report of a run: one model, rendered as a self-contained HTML page and as Markdown.
 
-``report.json`` and ``report.md`` depend only on the run's receipts and gold, not on the date or the machine, so that
-equal runs have equal reports. The HTML page also shows versions and timings.
+``report.json`` and, but for the times in its table, ``report.md`` depend only on the run's receipts and gold, not on
+the date or the machine, so that equal runs have equal reports. The HTML page also shows versions.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from lab.report.material import busiest, capture_table
 from lab.report.opening import Opening, alone, is_another_pair, opening_of, pair_of, result_sentence
 from lab.report.sections import (
     Table,
+    card_note,
+    card_table,
     compared_table,
     contract_table,
     meanings,
@@ -171,6 +173,8 @@ def write_report(
         },
         "repeatable": [name for name, drawing in found.items() if drawing.figure.repeatable],
         "stages": stage_table(material.stages),
+        "essentials": card_table(summary["arms"], material.stages, run.cutoff),
+        "essentials_note": card_note(run.cutoff, material.stages),
     }
     model["sections"] = [(name, heading) for name, heading in SECTIONS.items() if _has(model, name)]
     # The viewer shows a page with texts of others only if it may show texts itself.

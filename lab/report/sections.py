@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lab.base.formatting import counted, milliseconds, p_value, sentence
@@ -12,7 +12,8 @@ from lab.gate.measures import CLAIMS
 from lab.gate.outputs import Stale, by_status, clauses, deciding_first, headline, read_verdict, rejudge, rollback
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction, entry_of, widest
-from lab.measures.latency import Quantile, Stage, least_n
+from lab.measures.inputs import WINDOW
+from lab.measures.latency import TOTAL, Quantile, Spent, Stage, least_n
 from lab.report.comparison import reading
 from lab.report.opening import in_percent
 from lab.report.units import NO_BREAK, change_of, is_share, mean_of, percent, span_of
@@ -213,6 +214,50 @@ def detectable(difference: Difference) -> str:
     if not effect:
         return "–"
     return "none" if most is not None and effect > most else change_of(difference.measure, effect).lstrip("+")
+
+
+def card_table(
+    arms: Mapping[str, Any],
+    stages: Sequence[Stage],
+    cutoff: int,
+    mean: Callable[[str, float | None], str] = mean_of,
+) -> Table:
+    """Return hits, repeat dominance, items, and p50/p95 of a turn and of its stages in milliseconds, by arm.
+
+    These are what a change of the engine is judged by first: hit@k and latency (seed 001, line 387), and whether the
+    same items dominate consecutive turns (seed 000, criterion 2). ``mean`` writes the mean of a measure.
+    """
+    measures = {f"hit@{cutoff}": f"Success@{cutoff}", "RepeatDominance": "RepeatDominance", "items": "InjectedItems"}
+    times = {(one.arm, one.stage): one.spent for one in stages}
+    parts = sorted({stage for _, stage in times}, key=lambda stage: (stage != TOTAL, stage))
+    rows = [
+        [
+            arm,
+            *(mean(name, means["measures"].get(name)) for name in measures.values()),
+            *(_p50_p95(times.get((arm, part))) for part in parts),
+        ]
+        for arm, means in arms.items()
+    ]
+    headers = ("arm", *measures, *("turn" if part == TOTAL else part for part in parts))
+    return Table("Hits, repeat dominance, and milliseconds by stage (p50/p95)", headers, rows)
+
+
+def _p50_p95(spent: Spent | None) -> str:
+    quantiles = (spent.p50, spent.p95) if spent else ()
+    return "/".join("–" if one is None else milliseconds(one.value) for one in quantiles) or "–"
+
+
+def card_note(cutoff: int, stages: Sequence[Stage]) -> str:
+    """Return what a reader of :func:`card_table` must know: other names, and what was not measured."""
+    timed = (
+        f"Times are of warm turns; p50 needs {least_n(0.5)} of them, p95 {least_n(0.95)}. Not measured: the embedding "
+        "of the prompt, which a replay makes before (lab study league times it)."
+    )
+    return (
+        f"hit@{cutoff} is Success@{cutoff}. RepeatDominance is the share of the slots of {WINDOW} turns that one "
+        "memory fills, which is 1 / items at most: compare arms with equally many items. "
+        f"{timed if stages else 'The run has no timings.'}"
+    )
 
 
 def stage_table(stages: Sequence[Stage]) -> Table | None:

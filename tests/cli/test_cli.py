@@ -59,7 +59,7 @@ def test_version_is_the_package_version(installed: Lab, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "keys"),
     [
-        (("score", "run"), ["trial", "arms", "slices"]),
+        (("score", "run"), ["trial", "arms", "slices", "latency"]),
         (
             COMPARE,
             [
@@ -389,7 +389,7 @@ def test_replay_with_score_equals_lab_score(lab: Lab, place: Path) -> None:
     done = lab(*words, "--out", "scored", "--json", cwd=place)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    scored = {"trial": found["trial"]} | found["scores"]
+    scored = {"trial": found["trial"]} | found["scores"] | {"latency": found["latency"]}
     assert scored == json.loads(lab("score", "scored", "--json", cwd=place).stdout)
     printed = lab(*words, "--out", "scored", cwd=place).stdout
     trial, _, *scores = printed.splitlines(keepends=True)

@@ -27,7 +27,7 @@ Files = Callable[[Path], dict[str, bytes]]
 LAB = Path(sys.executable).with_name("lab")
 LIMIT = 4
 ARMS = ("tier_first_v1", "tier_quota_v1")
-# Files that must be equal: all but timings, and the page and the manifest, which contain them.
+# Files that must be equal: all but timings, the page and the manifest, which contain them, and the times in report.md.
 RESULTS = ("receipts/*.parquet", "golden.jsonl", "scores.parquet", "report.md", "report.json")
 
 
@@ -44,8 +44,15 @@ def finish(operators: Path, out: Path) -> None:
         assert ended.returncode == 0, ended.stderr
 
 
+TIMES = re.compile(rb"(?<=\| )[\d.,]+/[^ ]+(?= \|)")
+
+
 def results(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: data for name, data in files.items() if any(fnmatch(name, pattern) for pattern in RESULTS)}
+    return {
+        name: TIMES.sub(b"ms", data)
+        for name, data in files.items()
+        if any(fnmatch(name, pattern) for pattern in RESULTS)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +60,7 @@ def unbroken(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An undisturbed run of the shipped conversations, which also fills the cache of vectors."""
     out = tmp_path_factory.mktemp("unbroken") / "run"
     finish(operators, out)
+    assert TIMES.search((out / "report.md").read_bytes())
     return out
 
 

@@ -1,4 +1,9 @@
-"""RepeatDominance: the Berger-Parker index of the recent selections."""
+"""RepeatDominance: the Berger-Parker index of the recent selections.
+
+Seed 000 requires (criterion 2) that the same must items do not dominate consecutive turns, and counts repeats over
+repeatWindowTurns = 6 turns. It gives no formula, so dominance is the index by that name (Berger and Parker 1970): the
+share of the most frequent one. ``MustRepeat`` counts must items alone, without exact hits.
+"""
 
 from __future__ import annotations
 
