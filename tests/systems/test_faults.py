@@ -171,6 +171,9 @@ def test_missing_documents_are_reported_in_the_receipt(retriever: StoreRetriever
     (tmp_path / "docs" / "a.md").write_text("# Gateways\n\nThe gateway listens.\n", encoding="utf-8")
     lane = {"enabled": True, "sourceRoots": [str(tmp_path / "docs")], "scopeMappingStrategy": "none", "minHotItems": 5}
     config = {"docsColdLane": lane}
+    # The words of the prompt are in no document, so its vector alone finds one.
+    unembedded = ask(retriever, "embedder_down", config=config)
+    assert unembedded.receipt["coldLane"]["rawCandidates"] == 0
     complete, degraded = ask(retriever, config=config), ask(retriever, "docs_missing", config=config)
     assert (complete.status, complete.receipt["coldLane"]["returned"]) == ("ok", 1)
     assert (degraded.status, degraded.receipt["coldLane"]["error"]) == ("degraded", "docs_search_failed")

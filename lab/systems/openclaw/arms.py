@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from abc import abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from lab.base.token_estimate import most_ascii
 from lab.recordings import model
 from lab.recordings.model import Memory
 from lab.retrieval.contract import Row
-from lab.retrieval.faults import HARMLESS
+from lab.retrieval.faults import HARMLESS, NO_VECTOR
 from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever
 from lab.retrieval.stage_timer import NoTimer, StageTimer
 from lab.systems.contract import (
@@ -47,7 +47,7 @@ from lab.systems.openclaw.config.resolve import describe, refuse_rerank, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.config.table import MAX_CHARS, MAX_ITEMS
 from lab.systems.openclaw.config.values import missing
-from lab.systems.openclaw.docs.globs import plan_ingest
+from lab.systems.openclaw.docs.globs import SourceFile, plan_ingest
 from lab.systems.openclaw.docs.lane import DocsLane, open_lane, packed_lane
 from lab.systems.openclaw.explain import RecallRecord, explain_recall
 from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
@@ -221,7 +221,7 @@ class _EngineArm(Configured):
             writes=captures(self.config) and bool(allowed(self.config.auto_capture)),
             stateful=self.stateful,
             labelled=True,
-            inputs={f"{file.repo}:{file.path}": sha256_file(file.file) for file in files},
+            inputs=_inputs(files),
             embedder=self.embedder,
             missing=self.missing,
             derives=self.derives,
@@ -405,6 +405,17 @@ class PolicySystem(_Engine):
         return choose(plans, settings.max_items, settings, lambda plan: tiers.fused(plan, scope))
 
 
+def _inputs(files: Iterable[SourceFile]) -> dict[str, str]:
+    """Return the sha256 of files by their citation, with ``~n`` behind it for the n-th file that has it."""
+    inputs: dict[str, str] = {}
+    seen: Counter[str] = Counter()
+    for source in files:
+        name = f"{source.repo}:{source.path}"
+        seen[name] += 1
+        inputs[name if seen[name] == 1 else f"{name}~{seen[name]}"] = sha256_file(source.file)
+    return inputs
+
+
 class FlowSystem(_Engine):
     """The flow with its state. ``turn`` is the last turn after the flow ran.
 
@@ -454,8 +465,9 @@ class FlowSystem(_Engine):
     def select(self, ask: Ask, candidates: QueryContext) -> Recall:
         """Run the flow and return the items that are whole in the block."""
         docs = self._docs
-        if docs is not None and "docs_missing" in ask.faults:
-            docs = DocsLane(docs.settings, None)
+        if docs is not None:
+            index = None if "docs_missing" in ask.faults else docs.index
+            docs = DocsLane(docs.settings, index, vectors=ask.faults.isdisjoint(NO_VECTOR))
         write = None if self.arm.shares and ask.probe else self._derived.write
         memories = Memories.of(candidates, self._listing, docs, write)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)

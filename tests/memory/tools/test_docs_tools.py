@@ -46,7 +46,7 @@ def test_docs_ingest_reads_the_configured_roots_then_search_cites_them(docs: Doc
     assert (again["chunks_inserted"], again["chunks_unchanged"]) == (0, 7)
     found = memory_docs_search(context(docs), DocsLane(docs, index), "gateway listens", limit=1)
     (doc,) = found.details["docs"]
-    assert doc["recordRef"] == "doc:local:handbook/gateway/decisions/2026-03-02-port.md#port:001"
+    assert doc["recordRef"] == "doc:handbook:gateway/decisions/2026-03-02-port.md#port:001"
     assert found.text == f"Found 1 docs:\n\n1. [docs|operator|decision] {doc['text']} ({doc['recordRef']})"
     assert (found.details["receipt"]["trigger"], found.details["receipt"]["requested"]) == ("manual", 1)
 
@@ -64,9 +64,9 @@ def test_docs_search_keeps_to_the_scope_of_the_call(docs: DocsSettings, index: D
     memory_docs_ingest(context(scoped), index)
     lane = DocsLane(scoped, index)
     found = memory_docs_search(context(scoped), lane, "port", scope=" Mobile ")
-    assert {doc["path"] for doc in found.details["docs"]} == {"handbook/mobile/specs/login.md"}
+    assert {doc["path"] for doc in found.details["docs"]} == {"mobile/specs/login.md"}
     given = memory_docs_search(context(scoped), lane, "port", scope="gateway")
-    assert {doc["path"] for doc in given.details["docs"]} == {"handbook/gateway/decisions/2026-03-02-port.md"}
+    assert {doc["path"] for doc in given.details["docs"]} == {"gateway/decisions/2026-03-02-port.md"}
 
 
 def test_docs_search_blank_query_or_broken_index_is_an_error_not_an_exception(docs: DocsSettings) -> None:

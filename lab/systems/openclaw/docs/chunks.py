@@ -1,6 +1,6 @@
 """Split a Markdown file into citable chunks (E-48): sections with ids and hashes, without private parts.
 
-Sizes are characters (code points), as the sidecar counts them.
+The rules are the sidecar's, and its sizes: characters (code points).
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ from lab.systems.openclaw.capture.secrets import is_tagged_private, looks_secret
 MIN_CHUNK_CHARS = 200
 DEFAULT_CHUNK_CHARS = 1400
 FRONT_MATTER_LINES = 40
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
-_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
-_BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
+_HEADING = re.compile(r"\s{0,3}(#{1,6})\s(.*)")
+_CLOSING = re.compile(r"\s#+$")
+_UNTITLED = "(untitled)"
+_FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
+_BLANK_LINES = re.compile(r"\n\s*\n")
 _DATE = re.compile(r"date:\s*[\"']?(\d{4}-\d{2}-\d{2})(?!\d)")
 _PATH_DATE = re.compile(r"(?<!\d)(20\d{2})[-_/](\d{2})[-_/](\d{2})(?!\d)")
 
 
 class Chunk(NamedTuple):
-    """A piece of a document. ``heading_path`` is the path of headings to its section, joined by `` / ``."""
+    """A piece of a document. ``heading_path`` is the path of headings to its section, joined by `` / ``.
+
+    ``title`` is the last of them, else the file's name.
+    """
 
     chunk_id: str
     title: str
@@ -40,65 +45,52 @@ class Chunk(NamedTuple):
         return hashlib.sha1("\n".join(part.strip() for part in parts).encode(), usedforsecurity=False).hexdigest()
 
 
-class _Section(NamedTuple):
-    heading_path: str
-    body: str
-
-
 def chunk_markdown(text: str, name: str, max_chars: int = DEFAULT_CHUNK_CHARS) -> tuple[list[Chunk], int]:
     """Return the chunks of a document in order, and how many were left out as private or secret-like.
 
-    The title is the first heading of level 1, else ``name``. An id consists of the slug of the heading path, ``~n`` for
-    its n-th repetition in the document, and the chunk's ordinal in its section.
+    An id consists of the slug of the heading path, ``~n`` for its n-th repetition in the document, and the chunk's
+    ordinal in its section.
     """
     limit = max(MIN_CHUNK_CHARS, max_chars)
-    sections, title = _sections(text)
-    title = title or name
     seen: Counter[str] = Counter()
     chunks: list[Chunk] = []
     excluded = 0
-    for section in sections:
-        anchor = slug(section.heading_path) or "root"
+    for headings, body in _sections(text):
+        title, heading_path = headings[-1] if headings else name, " / ".join(headings)
+        anchor = slug(heading_path) or "root"
         seen[anchor] += 1
         if seen[anchor] > 1:
             anchor = f"{anchor}~{seen[anchor]}"
-        for ordinal, (piece, source) in enumerate(_pieces(section.body, limit), 1):
-            if is_private(f"{title}\n{section.heading_path}\n{source}"):
+        for ordinal, (piece, source) in enumerate(_pieces(body, limit), 1):
+            if is_private(f"{title}\n{heading_path}\n{source}"):
                 excluded += 1
             else:
-                chunks.append(Chunk(f"{anchor}:{ordinal:03d}", title, section.heading_path, piece))
+                chunks.append(Chunk(f"{anchor}:{ordinal:03d}", title, heading_path, piece))
     return chunks, excluded
 
 
-def _sections(text: str) -> tuple[list[_Section], str]:
-    """Return the sections with a non-blank body, and the first heading of level 1."""
-    sections: list[_Section] = []
-    stack: list[tuple[int, str]] = []
+def _sections(text: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the headings above each section with a non-blank body, and that body.
+
+    A heading replaces those at its level and below by their number: without a level 1, two of level 3 are nested.
+    """
+    headings: list[str] = []
     body: list[str] = []
-    title = ""
     fenced = False
-
-    def close() -> None:
-        content = "\n".join(body).strip()
-        if content:
-            sections.append(_Section(" / ".join(name for _, name in stack), content))
-        body.clear()
-
-    for line in text.split("\n"):
+    for line in text.splitlines():
         if _FENCE.match(line):
             fenced = not fenced
         heading = None if fenced else _HEADING.fullmatch(line)
-        if heading is None or not heading[2]:
+        if heading is None:
             body.append(line)
             continue
-        close()
-        level = len(heading[1])
-        while stack and stack[-1][0] >= level:
-            stack.pop()
-        stack.append((level, heading[2]))
-        title = title or (heading[2] if level == 1 else "")
-    close()
-    return sections, title
+        if content := "\n".join(body).strip():
+            yield headings, content
+        body.clear()
+        name = _CLOSING.sub("", heading[2].strip()).strip() or _UNTITLED
+        headings = [*headings[: len(heading[1]) - 1], name]
+    if content := "\n".join(body).strip():
+        yield headings, content
 
 
 def _pieces(body: str, limit: int) -> Iterator[tuple[str, str]]:
@@ -111,7 +103,7 @@ def _pieces(body: str, limit: int) -> Iterator[tuple[str, str]]:
         yield body, body
         return
     packed = ""
-    for paragraph in (part.strip() for part in _BLANK_LINES.split(body)):
+    for paragraph in filter(None, (part.strip() for part in _BLANK_LINES.split(body))):
         if packed and len(packed) + 2 + len(paragraph) <= limit:
             packed = f"{packed}\n\n{paragraph}"
             continue
@@ -120,8 +112,7 @@ def _pieces(body: str, limit: int) -> Iterator[tuple[str, str]]:
         packed = paragraph
         if len(paragraph) > limit:
             for start in range(0, len(paragraph), limit):
-                if piece := paragraph[start : start + limit].strip():
-                    yield piece, paragraph
+                yield paragraph[start : start + limit].strip(), paragraph
             packed = ""
     if packed:
         yield packed, packed
@@ -134,16 +125,19 @@ def slug(text: str) -> str:
 
 
 def doc_kind(path: str) -> str:
-    """Return the kind of a document by its path: decision, log, spec, roadmap or doc, the first that matches."""
-    path_text = f"/{path.lower()}"
-    name = PurePosixPath(path_text).name
-    if "/decisions/" in path_text or name.startswith("decision"):
+    """Return the kind of a document by its path: decision, log, spec, roadmap or doc, the first that matches.
+
+    A folder at the top of the repository does not count.
+    """
+    path = path.lower()
+    name = PurePosixPath(path).name
+    if "/decisions/" in path or name.startswith("decision"):
         return "decision"
-    if "captain-log" in path_text or "/logs/" in path_text:
+    if "captain-log" in path or "/logs/" in path:
         return "log"
-    if "/specs/" in path_text or "spec" in name or "prd" in name:
+    if "/specs/" in path or "spec" in name or "prd" in name:
         return "spec"
-    return "roadmap" if "roadmap" in path_text else "doc"
+    return "roadmap" if "/roadmap" in path or "roadmap" in name else "doc"
 
 
 def ts_hint(text: str, path: str) -> str | None:

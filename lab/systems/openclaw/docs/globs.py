@@ -15,8 +15,6 @@ from lab.systems.openclaw.config.settings import DocsSettings
 DEFAULT_GLOB = "**/*.md"
 MAX_FILES = 5000
 LOCAL = "local"
-# The operator wrote nothing in these.
-SKIPPED_FOLDERS = frozenset({".git", "node_modules"})
 _PIECES = re.compile(r"(\*\*/|\*\*|\*|\?)")
 _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
@@ -33,7 +31,10 @@ class ToolInput(NamedTuple):
 
 
 class SourceFile(NamedTuple):
-    """A file to ingest with its citation: a repo, and a path inside it with forward slashes."""
+    """A file to ingest with its citation: a repo, and a path inside it with forward slashes.
+
+    The repo is the name of the git root; outside a repository it is ``local``, and the path is the file's name.
+    """
 
     file: Path
     repo: str
@@ -41,10 +42,10 @@ class SourceFile(NamedTuple):
 
 
 class IngestPlan(NamedTuple):
-    """What an ingest will read.
+    """What an ingest will read, sorted by path.
 
     ``complete``: these are all files, so an index may delete every other document. ``unreadable`` counts folders that
-    cannot be listed and names that are not UTF-8, ``shadowed`` files whose citation another file already has.
+    cannot be listed and names that are not UTF-8, ``shadowed`` files that a later one with the same citation replaces.
     """
 
     files: tuple[SourceFile, ...] = ()
@@ -92,7 +93,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
 
 def plan_ingest(settings: DocsSettings, tool_input: ToolInput | None = None) -> IngestPlan:
-    """Return the files to ingest, sorted by citation, or the reason why there are none.
+    """Return the files to ingest, or the reason why there are none.
 
     Reasons: ``source_roots_invalid``, ``source_roots_not_configured``, ``source_roots_not_allowlisted``,
     ``no_source_roots``, ``no_matching_markdown``. Roots of a call must be inside the configured roots; one root
@@ -104,7 +105,7 @@ def plan_ingest(settings: DocsSettings, tool_input: ToolInput | None = None) -> 
         if not configured:
             return IngestPlan(skip_reason="no_source_roots")
         # With globs other than the configured ones, the files left out are still documents.
-        return _collect(configured, configured, globs, complete=tool_input is None or not tool_input.globs)
+        return _collect(configured, globs, complete=tool_input is None or not tool_input.globs)
     if tool_input.invalid:
         return IngestPlan(skip_reason="source_roots_invalid")
     if not configured:
@@ -113,7 +114,7 @@ def plan_ingest(settings: DocsSettings, tool_input: ToolInput | None = None) -> 
     outside = tuple(root for root in tool_input.roots if not any(_is_inside(_resolved(root), top) for top in allowed))
     if outside:
         return IngestPlan(skip_reason="source_roots_not_allowlisted", invalid_roots=outside)
-    return _collect(tool_input.roots, configured, globs, complete=False)
+    return _collect(tool_input.roots, globs, complete=False)
 
 
 def _resolved(root: str) -> Path:
@@ -149,33 +150,39 @@ class _Walk:
                     self.seen += 1
                     yield Path(entry.path)
             folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-            pending += [Path(entry.path) for entry in reversed(folders) if entry.name not in SKIPPED_FOLDERS]
+            pending += [Path(entry.path) for entry in reversed(folders)]
 
 
-def _collect(roots: Sequence[str], configured: Sequence[str], globs: Sequence[str], *, complete: bool) -> IngestPlan:
+def _collect(roots: Sequence[str], globs: Sequence[str], *, complete: bool) -> IngestPlan:
     walk = _Walk()
-    cite = _Citations(configured)
+    git_roots: dict[Path, Path | None] = {}
     missing: list[str] = []
-    files_by_citation: dict[tuple[str, str], Path] = {}
-    shadowed = 0
+    files: dict[Path, SourceFile] = {}
     # Sorted by path, so that the order in which roots were named does not matter.
     for root, path in sorted(((root, _resolved(root)) for root in roots), key=lambda pair: str(pair[1])):
         if not os.path.exists(path):
             missing.append(root)
             continue
-        base = _folder(path)
+        base = path.parent if path.is_file() else path
         for file in [path] if path != base else walk.files(path):
             relative = file.relative_to(base).as_posix()
             if file.suffix.lower() != ".md" or not any(glob_matches(glob, relative) for glob in globs):
                 continue
             if not _is_utf8(str(file)):
                 walk.unreadable += 1
-            elif files_by_citation.setdefault(cite.of(file), file) != file:
-                shadowed += 1
-    files = tuple(SourceFile(file, *citation) for citation, file in sorted(files_by_citation.items()))
-    reason = None if files else "no_matching_markdown"
+            elif file not in files:
+                files[file] = _cited(file, git_roots)
+    # As JavaScript sorts texts.
+    ordered = tuple(sorted(files.values(), key=lambda source: str(source.file).encode("utf-16-be")))
     return IngestPlan(
-        files, reason, (), tuple(sorted(missing)), complete, walk.truncated, walk.unreadable, shadowed=shadowed
+        ordered,
+        None if ordered else "no_matching_markdown",
+        (),
+        tuple(sorted(missing)),
+        complete,
+        walk.truncated,
+        walk.unreadable,
+        shadowed=len(ordered) - len({source[1:] for source in ordered}),
     )
 
 
@@ -187,28 +194,12 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-def _folder(path: Path) -> Path:
-    return path.parent if path.is_file() else path
-
-
-class _Citations:
-    """The repo and path by which a file is cited, independent of the root that it was found under."""
-
-    def __init__(self, configured: Sequence[str]) -> None:
-        # Sorted, so outer folders come before inner ones.
-        self._bases = sorted({_folder(_resolved(root)) for root in configured})
-        self._git_roots: dict[Path, Path | None] = {}
-
-    def of(self, file: Path) -> tuple[str, str]:
-        """Return the git root's name and the path below it, else ``local`` and a path starting with the root's name."""
-        git_root = self._git_root(file.parent)
-        if git_root is not None and git_root.name:
-            return git_root.name, file.relative_to(git_root).as_posix()
-        base = next(folder for folder in self._bases if file.is_relative_to(folder))
-        return LOCAL, (Path(base.name) / file.relative_to(base)).as_posix()
-
-    def _git_root(self, folder: Path) -> Path | None:
-        if folder not in self._git_roots:
-            parents = (folder, *folder.parents)
-            self._git_roots[folder] = next((parent for parent in parents if os.path.exists(parent / ".git")), None)
-        return self._git_roots[folder]
+def _cited(file: Path, git_roots: dict[Path, Path | None]) -> SourceFile:
+    folder = file.parent
+    if folder not in git_roots:
+        parents = (folder, *folder.parents)
+        git_roots[folder] = next((parent for parent in parents if os.path.exists(parent / ".git")), None)
+    root = git_roots[folder]
+    if root is None or not root.name:
+        return SourceFile(file, LOCAL, file.name)
+    return SourceFile(file, root.name, file.relative_to(root).as_posix())

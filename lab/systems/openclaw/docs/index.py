@@ -1,13 +1,14 @@
 """The document index: one SQLite file with chunks, an FTS5 table over them, and their vectors (E-48).
 
-An ingest writes and embeds only what changed. Reading and embedding come before its one transaction, so that an aborted
-ingest leaves the old state. Search results do not depend on the order of insertion: ties are sorted by document and by
-position in it, which is the order of ids in an index built in one go.
+It is built and searched as the public sidecar does: files in the order of their paths, ties by the number of the row,
+files of the same citation one after the other in the same rows. An ingest writes and embeds only what changed. Reading
+and embedding come before its one transaction, so that an aborted ingest leaves the old state.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
@@ -16,25 +17,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.sqlite import BUSY_SECONDS, first_valid, full_text_index, is_empty, number, transaction
+from lab.base.utf16 import js_utf8
 from lab.retrieval.fusion import reciprocal_ranks
 from lab.systems.openclaw.docs.chunks import DEFAULT_CHUNK_CHARS, Chunk, chunk_markdown, doc_kind, ts_hint
 from lab.systems.openclaw.docs.globs import IngestPlan, SourceFile
-from lab.systems.openclaw.near_duplicate import CJK_RUN
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-_APPLICATION, _VERSION = 0x6C616264, 1
+_APPLICATION, _VERSION = 0x6C616264, 2
 _TABLES = (
     """CREATE TABLE chunks (
         id INTEGER PRIMARY KEY, record_ref TEXT NOT NULL UNIQUE, doc_id TEXT NOT NULL, place INTEGER NOT NULL,
-        repo TEXT NOT NULL, repo_key TEXT NOT NULL, path TEXT NOT NULL, doc_kind TEXT NOT NULL, title TEXT NOT NULL,
+        repo TEXT NOT NULL, path TEXT NOT NULL, doc_kind TEXT NOT NULL, title TEXT NOT NULL,
         heading_path TEXT NOT NULL, text TEXT NOT NULL, ts_hint TEXT, content_hash TEXT NOT NULL)""",
     """CREATE TABLE vectors (
         content_hash TEXT NOT NULL, model TEXT NOT NULL, dimension INTEGER NOT NULL, vector BLOB NOT NULL,
         PRIMARY KEY (content_hash, model)) WITHOUT ROWID""",
-    *full_text_index("chunks_fts", "chunks", ("title", "heading_path", "text"), "chunk", ", tokenize='unicode61'"),
+    "CREATE TABLE replaced (place INTEGER PRIMARY KEY, content_hash TEXT NOT NULL)",
+    *full_text_index("chunks_fts", "chunks", ("text", "title", "heading_path", "path", "repo", "doc_kind"), "chunk"),
 )
 
 
@@ -88,11 +90,12 @@ Embed = Callable[[Sequence[str]], "np.ndarray"]
 
 
 class Matrix(NamedTuple):
-    """Unit vectors, float64 ``[n, d]``, with the chunk id and the lower-case repo of each row."""
+    """Vectors as columns, float64 ``[d, n]``, with the chunk id, the repo and the length of each."""
 
     ids: tuple[int, ...]
     repos: tuple[str, ...]
-    unit: np.ndarray
+    columns: np.ndarray
+    norms: np.ndarray
 
 
 def embedded(embed: Embed, texts: Sequence[str]) -> np.ndarray:
@@ -110,36 +113,45 @@ def matrix_of(rows: Sequence[tuple[int, str, bytes]], dimension: int) -> Matrix:
     import numpy as np
 
     stacked = np.frombuffer(b"".join(vector for *_, vector in rows), "<f4").reshape(len(rows), dimension)
-    return Matrix(tuple(row[0] for row in rows), tuple(row[1] for row in rows), _unit(stacked))
+    columns = np.ascontiguousarray(stacked.T, np.float64)
+    return Matrix(tuple(row[0] for row in rows), tuple(row[1] for row in rows), columns, _norms(columns))
 
 
 def nearest(matrix: Matrix, query: np.ndarray, repos: Collection[str], depth: int) -> list[tuple[int, float]]:
-    """Return the first ``depth`` chunks of ``repos`` (empty: all) by cosine rounded to 1e-6; ties in row order."""
+    """Return the first ``depth`` chunks of ``repos`` (empty: all) by cosine, ties in row order.
+
+    A vector of zeros is like nothing. The products are added one after another, as the sidecar adds them: another order
+    gives other last bits, and these decide between equal texts.
+    """
     import numpy as np
 
-    cosines = np.round(matrix.unit @ _unit(query), 6)
-    hits = (row for row in np.argsort(-cosines, kind="stable").tolist() if not repos or matrix.repos[row] in repos)
+    wide = query.astype(np.float64)[:, np.newaxis]
+    lengths = matrix.norms * _norms(wide)
+    cosines = (matrix.columns * wide).sum(axis=0) / np.where(lengths == 0, 1, lengths)
+    ranked = (row for row in np.argsort(-cosines, kind="stable").tolist() if lengths[row])
+    hits = (row for row in ranked if not repos or matrix.repos[row] in repos)
     return [(matrix.ids[row], float(cosines[row])) for row in islice(hits, depth)]
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def _norms(columns: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    wide = vectors.astype(np.float64)
-    norms = np.linalg.norm(wide, axis=-1, keepdims=True)
-    unit: np.ndarray = wide / np.where(norms == 0, 1, norms)
-    return unit
+    # Of a single column, numpy's sum has another order.
+    norms: np.ndarray = np.sqrt(np.cumsum(columns * columns, axis=0)[-1])
+    return norms
 
 
 # Files read and embedded together; errors listed in a receipt.
 BATCH, MAX_ERRORS = 120, 3
 _WRITE = """
-INSERT INTO chunks (record_ref, doc_id, place, repo, repo_key, path, doc_kind, title, heading_path, text, ts_hint,
-                    content_hash)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO chunks (record_ref, doc_id, place, repo, path, doc_kind, title, heading_path, text, ts_hint, content_hash)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (record_ref) DO UPDATE SET place = excluded.place, doc_kind = excluded.doc_kind, title = excluded.title,
     heading_path = excluded.heading_path, text = excluded.text, ts_hint = excluded.ts_hint,
     content_hash = excluded.content_hash
+"""
+_FORGET = """
+DELETE FROM vectors WHERE content_hash NOT IN (SELECT content_hash FROM chunks UNION SELECT content_hash FROM replaced)
 """
 
 
@@ -164,7 +176,7 @@ class _Reader:
 
     def read(self, source: SourceFile) -> _Document | None:
         try:
-            text = source.file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+            text = source.file.read_bytes().decode().replace("\r\n", "\n").replace("\r", "\n")
         except OSError as error:
             self._count_error("files_unreadable", f"{_doc_id(source)}: cannot be read: {error.strerror}")
             return None
@@ -211,7 +223,7 @@ def ingest(
             "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
             [(key, model, len(vector) // 4, vector) for key, vector in vectors.items()],
         )
-        db.execute("DELETE FROM vectors WHERE content_hash NOT IN (SELECT content_hash FROM chunks)")
+        db.execute(_FORGET)
     return {
         "skipped": plan.skip_reason is not None,
         "skipReason": plan.skip_reason,
@@ -234,7 +246,7 @@ def _missing(
 ) -> dict[str, str]:
     """Return the texts to embed, by content hash, of chunks without a vector of this model."""
     texts = {
-        chunk.content_hash: f"{chunk.heading_path or chunk.title}\n{chunk.text}"
+        chunk.content_hash: "\n".join(filter(None, (chunk.title, chunk.heading_path, chunk.text)))
         for document in documents
         for chunk in document.chunks
     }
@@ -246,35 +258,60 @@ def _missing(
     return {key: text for key, text in texts.items() if key not in existing}
 
 
+class _Stored(NamedTuple):
+    """A chunk in the index. ``place`` numbers its last write, ``batch`` the files of this ingest that it came with."""
+
+    content_hash: str
+    hint: str | None
+    place: int
+    batch: int = -1
+
+
 def _write(db: sqlite3.Connection, documents: Sequence[_Document], plan: IngestPlan) -> dict[str, int]:
-    old = {
-        ref: (content, position, hint, doc_id)
-        for ref, content, position, hint, doc_id in db.execute(
-            "SELECT record_ref, content_hash, place, ts_hint, doc_id FROM chunks"
-        )
-    }
-    listed = {_doc_id(source) for source in plan.files}
-    counts = dict.fromkeys(("chunks_inserted", "chunks_updated", "chunks_unchanged"), 0)
-    kept: set[str] = set()
+    stored: dict[str, dict[str, _Stored]] = {}
+    for doc_id, ref, *state in db.execute("SELECT doc_id, record_ref, content_hash, ts_hint, place FROM chunks"):
+        stored.setdefault(doc_id, {})[ref] = _Stored(*state)
+    place = number(db, "SELECT coalesce(max(place), 0) FROM chunks")
+    names = ("chunks_total", "chunks_inserted", "chunks_updated", "chunks_unchanged", "chunks_deleted")
+    counts = dict.fromkeys(names, 0)
+
+    def delete(refs: Collection[str]) -> None:
+        db.executemany("DELETE FROM chunks WHERE record_ref = ?", [(ref,) for ref in refs])
+        counts["chunks_deleted"] += len(refs)
+
+    db.execute("DELETE FROM replaced WHERE place")
+    batches = {source: at // BATCH for at, source in enumerate(plan.files)}
     for document in documents:
-        source, hint = document.source, document.hint
-        for position, chunk in enumerate(document.chunks):
-            ref = f"doc:{document.id}#{chunk.chunk_id}"
-            kept.add(ref)
-            previous = old.get(ref)
-            content = chunk.content_hash
-            if previous is None or previous[0] != content:
+        source, hint, batch = document.source, document.hint, batches[document.source]
+        before, now = stored.get(document.id, {}), dict[str, _Stored]()
+        for chunk in document.chunks:
+            ref, content = f"doc:{document.id}#{chunk.chunk_id}", chunk.content_hash
+            previous = before.get(ref)
+            if previous is None or previous.content_hash != content:
                 counts["chunks_updated" if previous else "chunks_inserted"] += 1
-                citation = (ref, document.id, position, source.repo, source.repo.lower(), source.path, document.kind)
+                place += 1
+                now[ref] = _Stored(content, hint, place, batch)
+                citation = (ref, document.id, place, source.repo, source.path, document.kind)
                 db.execute(_WRITE, (*citation, chunk.title, chunk.heading_path, chunk.text, hint, content))
                 continue
             counts["chunks_unchanged"] += 1
-            if previous[1:3] != (position, hint):
-                # The hash does not cover these, and the full-text table does not contain them.
-                db.execute("UPDATE chunks SET place = ?, ts_hint = ? WHERE record_ref = ?", (position, hint, ref))
-    deleted = [(ref,) for ref, (*_, doc_id) in old.items() if ref not in kept and (plan.complete or doc_id in listed)]
-    db.executemany("DELETE FROM chunks WHERE record_ref = ?", deleted)
-    return {"chunks_total": len(kept), **counts, "chunks_deleted": len(deleted)}
+            now[ref] = previous._replace(hint=hint)
+            if previous.hint != hint:
+                # The hash does not cover it, and the full-text table does not contain it.
+                db.execute("UPDATE chunks SET ts_hint = ? WHERE record_ref = ?", (hint, ref))
+        counts["chunks_total"] += len(now)
+        gone = before.keys() - now.keys()
+        delete(gone)
+        # The sidecar embeds a batch when it is written, also what a later file of the batch has replaced.
+        left = [(before[ref].place, before[ref].content_hash) for ref in gone if before[ref].batch == batch]
+        db.executemany("INSERT INTO replaced VALUES (?, ?)", left)
+        stored[document.id] = now
+    listed = {_doc_id(source) for source in plan.files}
+    kept = {document.id for document in documents}
+    for doc_id in stored.keys() - kept:
+        if plan.complete or doc_id in listed:
+            delete(stored[doc_id])
+    return counts
 
 
 def _doc_id(source: SourceFile) -> str:
@@ -286,21 +323,23 @@ MAX_CJK_TERMS = 16
 STEPS_BETWEEN_CHECKS = 1000
 _FTS = """
 SELECT c.id, bm25(chunks_fts) FROM chunks_fts JOIN chunks c ON c.id = chunks_fts.rowid
-WHERE chunks_fts MATCH :query AND (:everywhere OR c.repo_key IN (SELECT value FROM json_each(:repos)))
-ORDER BY bm25(chunks_fts), c.doc_id, c.place LIMIT :depth
+WHERE chunks_fts MATCH :query AND (:everywhere OR c.repo IN (SELECT value FROM json_each(:repos)))
+ORDER BY bm25(chunks_fts), c.id LIMIT :depth
 """
 _CJK = """
 SELECT id, -found FROM (
-    SELECT id, doc_id, place, (
-        SELECT count(*) FROM json_each(:terms)
-        WHERE instr(c.title || char(10) || c.heading_path || char(10) || c.text, value)) AS found
-    FROM chunks c WHERE :everywhere OR c.repo_key IN (SELECT value FROM json_each(:repos)))
-WHERE found ORDER BY found DESC, doc_id, place LIMIT :depth
+    SELECT id, (SELECT count(*) FROM json_each(:terms) WHERE instr(c.text, value)) AS found
+    FROM chunks c WHERE :everywhere OR c.repo IN (SELECT value FROM json_each(:repos)))
+WHERE found ORDER BY found DESC, id LIMIT :depth
 """
+# What a later file has replaced takes its rank and is not returned, as in the sidecar.
 _VECTORS = """
-SELECT c.id, c.repo_key, v.vector FROM chunks c JOIN vectors v ON v.content_hash = c.content_hash
-WHERE v.model = ? AND v.dimension = ? ORDER BY c.doc_id, c.place
+SELECT c.id, c.repo, v.vector FROM (
+    SELECT id, repo, place, content_hash FROM chunks UNION ALL SELECT 0, '', place, content_hash FROM replaced) c
+JOIN vectors v ON v.content_hash = c.content_hash WHERE v.model = ? AND v.dimension = ? ORDER BY c.place
 """
+# Han characters without those of compatibility.
+_CJK_RUN = re.compile("[\u3400-\u9fff]{2,}")
 
 
 class SearchTimeout(Exception):
@@ -394,16 +433,18 @@ class DocsIndex:
         vec_k: int = 20,
         rrf_k: int = 60,
         repos: Sequence[str] = (),
+        vectors: bool = True,
         expired: Callable[[], bool] | None = None,
     ) -> DocsSearch:
-        """Return the best ``limit`` chunks by reciprocal rank fusion; ``repos`` limits both lanes, ignoring case.
+        """Return the best ``limit`` chunks by reciprocal rank fusion; ``repos`` limits both lanes.
+
+        Without ``vectors``, the embedder is not asked.
 
         ``expired`` is called periodically; if it returns True, raise :class:`SearchTimeout`.
         """
-        # A lone surrogate is not valid UTF-8, so the index cannot contain it.
-        query = query.encode("utf-8", "replace").decode()
-        allowed = frozenset(repo.lower() for repo in repos)
-        vector, status = self._embedded_query(query)
+        query = js_utf8(query).decode()
+        allowed = frozenset(repos)
+        vector, status = self._embedded_query(query) if vectors else (None, "embedding_failed")
         if expired and expired():
             raise SearchTimeout
         self._db.set_progress_handler((lambda: int(expired())) if expired else None, STEPS_BETWEEN_CHECKS)
@@ -414,7 +455,7 @@ class DocsIndex:
                 if vector is not None:
                     matrix = self._stored_vectors(len(vector))
                     status = "ok" if matrix.ids else "no_embeddings"
-                    vec = nearest(matrix, vector, allowed, vec_k)
+                    vec = [hit for hit in nearest(matrix, vector, allowed, vec_k) if hit[0]]
                 rows = self._fuse({"fts": fts, "vector": vec}, rrf_k)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
@@ -439,7 +480,7 @@ class DocsIndex:
         def full_text(expression: str) -> Lane:
             return self._db.execute(_FTS, {**parameters, "query": expression}).fetchall()
 
-        phrase = '"' + query.replace('"', '""') + '"' if "-" in query else ""
+        phrase = f'"{query}"' if "-" in query and not query.startswith('"') else ""
         hits, _ = first_valid(full_text, [query, phrase])
         terms = [] if hits else cjk_terms(query)
         return self._db.execute(_CJK, {**parameters, "terms": json.dumps(terms)}).fetchall() if terms else hits
@@ -453,25 +494,24 @@ class DocsIndex:
         return self._matrix[1]
 
     def _fuse(self, lanes: dict[str, Lane], rrf_k: int) -> list[DocRow]:
-        """Return the chunks of both lanes by the sum of their reciprocal ranks; ties by document and position in it."""
+        """Return the chunks of both lanes by the sum of their reciprocal ranks; ties by row."""
         members = {name: [identity for identity, _ in lane] for name, lane in lanes.items()}
         scores = reciprocal_ranks(members.values(), rrf_k)
         chunks = self._db.execute(
-            "SELECT id, doc_id, place, record_ref, repo, path, doc_kind, title, heading_path, text FROM chunks"
-            " WHERE id IN (SELECT value FROM json_each(?))",
+            "SELECT id, record_ref, repo, path, doc_kind, title, heading_path, text FROM chunks"
+            " WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
             (json.dumps(sorted(scores)),),
         )
         fused = []
-        for identity, doc_id, position, *columns in chunks:
-            score, match = scores[identity], tuple(name for name, lane in members.items() if identity in lane)
-            fused.append((-score, doc_id, position, (*columns, score, match)))
-        return [DocRow(*values) for *_, values in sorted(fused)]
+        for identity, *columns in chunks:
+            match = tuple(name for name, lane in members.items() if identity in lane)
+            fused.append(DocRow(*columns)._replace(score=scores[identity], match=match))
+        return sorted(fused, key=lambda row: -row.score)
 
 
 def cjk_terms(query: str) -> list[str]:
-    """Return the runs of at least two CJK characters in a query with their pairs, without repetition; at most 16."""
+    """Return the runs of at least two Han characters in a query with their pairs, without repetition; at most 16."""
     terms: dict[str, None] = {}
-    for run in CJK_RUN.findall(query):
-        if len(run) > 1:
-            terms |= dict.fromkeys([run, *(run[at : at + 2] for at in range(len(run) - 1))])
+    for run in _CJK_RUN.findall(query):
+        terms |= dict.fromkeys([run, *(run[at : at + 2] for at in range(len(run) - 1))])
     return list(terms)[:MAX_CJK_TERMS]

@@ -147,17 +147,23 @@ class DocsFound(NamedTuple):
 
 
 class DocsLane:
-    """Searches an index with the settings of ``docsColdLane``.
+    """Searches an index with the settings of ``docsColdLane``; without ``vectors``, by words alone.
 
     ``clock`` returns nanoseconds from any origin; with a clock, searches time out after two seconds. A replay passes
     none, because results must not depend on the speed of the machine.
     """
 
     def __init__(
-        self, settings: DocsSettings, index: DocsIndex | None, *, clock: Callable[[], int] | None = None
+        self,
+        settings: DocsSettings,
+        index: DocsIndex | None,
+        *,
+        vectors: bool = True,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         self.settings = settings
         self.index = index
+        self._vectors = vectors
         self._clock = clock
 
     def close(self) -> None:
@@ -225,6 +231,7 @@ class DocsLane:
             vec_k=max(depth, settings.search_vec_k),
             rrf_k=settings.search_rrf_k,
             repos=repos,
+            vectors=self._vectors,
             expired=self._expiry(),
         ).rows
 
@@ -251,8 +258,7 @@ def snippet(text: str, max_chars: int) -> str:
     limit = max(MIN_SNIPPET_CHARS, min(MAX_SNIPPET_CHARS, max_chars))
     if js_length(collapsed) <= limit:
         return collapsed
-    # Drop half a surrogate pair at the end.
-    return js_slice(collapsed, limit).encode("utf-8", "ignore").decode() + "…"
+    return js_slice(collapsed, limit) + "…"
 
 
 def open_docs(
@@ -345,7 +351,8 @@ def _summary(lane: DocsLane) -> str:
         return f"documents: none ({ingest['skipReason']}); docsColdLane.sourceRoots are relative to the current folder"
     missing = ingest.get("missingRoots") or ()
     absent = f"; missing source roots: {', '.join(missing)}" if missing else ""
-    return f"documents: {ingest.get('filesMatched', 0)} files{absent}"
+    replaced = f"; {count} replaced by files with the same citation" if (count := ingest.get("files_shadowed")) else ""
+    return f"documents: {ingest.get('filesMatched', 0)} files{absent}{replaced}"
 
 
 def _embed_with(vectors: VectorsOf, role: Role) -> Embed:

@@ -15,6 +15,7 @@ from lab.systems.openclaw.docs.index import DocsIndex, DocsSearch
 from lab.systems.openclaw.docs.lane import open_docs
 
 HANDBOOK = {
+    ".git/HEAD": "",
     "gateway/decisions/2026-03-02-port.md": "# Port\n\nThe gateway listens on port 8443.\n\n## Why\n\nOne clashed.\n",
     "gateway/runbook.md": "# Runbook\n\nRestart the gateway with `systemctl restart gw`.\n\n```sh\n# no heading\n```\n",
     "mobile/specs/login.md": "# Login\n\nThe mobile app signs in with a passkey.\n\n## Port\n\nIt asks port 9000.\n",
@@ -45,7 +46,7 @@ def counting() -> type[Counting]:
 @pytest.fixture
 def refs() -> Callable[[DocsSearch], list[str]]:
     """Return what a search found, each by its citation within the handbook."""
-    return lambda found: [row.record_ref.removeprefix("doc:local:handbook/") for row in found.rows]
+    return lambda found: [row.record_ref.removeprefix("doc:handbook:") for row in found.rows]
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def written(tmp_path: Path) -> Callable[[Mapping[str, str]], Path]:
 
 @pytest.fixture
 def handbook(written: Callable[[Mapping[str, str]], Path]) -> Path:
-    """A small handbook in two languages, outside any repository."""
+    """A small handbook in two languages, a repository."""
     return written(HANDBOOK)
 
 

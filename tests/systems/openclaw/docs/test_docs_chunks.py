@@ -17,18 +17,19 @@ def test_chunks_have_the_path_of_their_headings() -> None:
     text = "Before.\n\n# One\n\nA.\n\n### Deep ###\n\nB.\n\n## Two\n\nC.\n\n# Last\n\nD."
     assert chunk_markdown(text, "note") == (
         [
-            Chunk("root:001", "One", "", "Before."),
+            Chunk("root:001", "note", "", "Before."),
             Chunk("one:001", "One", "One", "A."),
-            Chunk("one-deep:001", "One", "One / Deep", "B."),
-            Chunk("one-two:001", "One", "One / Two", "C."),
-            Chunk("last:001", "One", "Last", "D."),
+            Chunk("one-deep:001", "Deep", "One / Deep", "B."),
+            Chunk("one-two:001", "Two", "One / Two", "C."),
+            Chunk("last:001", "Last", "Last", "D."),
         ],
         0,
     )
 
 
-def test_chunks_without_a_level_1_heading_use_the_file_name_as_title() -> None:
-    assert [chunk.title for chunk in chunk_markdown("## Second\n\nText.", "note")[0]] == ["note"]
+def test_headings_replace_those_at_their_number_not_their_level() -> None:
+    chunks, _ = chunk_markdown("### Deep\n\nA.\n\n### Next\n\nB.\n\n# \n\nC.", "note")
+    assert [chunk.heading_path for chunk in chunks] == ["Deep", "Deep / Next", "(untitled)"]
 
 
 @pytest.mark.parametrize("fence", ["```", "~~~", "````"])
@@ -37,7 +38,7 @@ def test_chunks_are_not_split_at_headings_inside_fenced_code(fence: str) -> None
     assert ids(text) == ["run:001", "next:001"]
 
 
-@pytest.mark.parametrize("line", ["#hashtag", "    # indented code", "####### seven", "#", "# "])
+@pytest.mark.parametrize("line", ["#hashtag", "    # indented code", "####### seven", "#"])
 def test_chunks_keep_lines_that_only_look_like_headings(line: str) -> None:
     chunks, _ = chunk_markdown(f"# One\n\nA.\n\n{line}\n\nB.", "note")
     assert [chunk.heading_path for chunk in chunks] == ["One"]
@@ -99,16 +100,17 @@ def test_content_hash_covers_trimmed_heading_path_title_and_text() -> None:
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("Decisions/001.md", "decision"),
+        ("docs/Decisions/001.md", "decision"),
         ("docs/Decision-log.md", "decision"),
         ("a/captain-log/1.md", "log"),
-        ("logs/specs/x.md", "log"),
+        ("a/logs/specs/x.md", "log"),
         ("specs/decision.md", "decision"),
-        ("specs/x.md", "spec"),
+        ("a/specs/x.md", "spec"),
         ("docs/api-SPEC.md", "spec"),
         ("prd.md", "spec"),
         ("ROADMAP.md", "roadmap"),
         ("blogs/x.md", "doc"),
+        ("logs/x.md", "doc"),
     ],
 )
 def test_doc_kind_is_derived_from_the_path(path: str, kind: str) -> None:

@@ -44,19 +44,17 @@ def test_glob_matches_the_full_path(glob: str, path: str, expected: bool) -> Non
 
 
 def test_plan_ingest_returns_only_markdown_in_order(written: Write) -> None:
-    folder = written(
-        {"b.md": "", "a/z.MD": "", "a/x.txt": "", "a.md": "", "node_modules/p/readme.md": "", ".git2/c.md": ""}
-    )
+    folder = written({"b.md": "", "a/z.MD": "", "a/x.txt": "", "a.md": "", "node_modules/p/readme.md": ""})
     result = plan(folder)
-    assert cited(result) == [f"local:handbook/{name}" for name in (".git2/c.md", "a.md", "a/z.MD", "b.md")]
+    assert cited(result) == [f"local:{name}" for name in ("a.md", "z.MD", "b.md", "readme.md")]
     assert result == plan(folder)
     assert result.complete
-    assert cited(plan(folder, patterns=("a/**", "b.md"))) == ["local:handbook/a/z.MD", "local:handbook/b.md"]
+    assert cited(plan(folder, patterns=("a/**", "b.md"))) == ["local:z.MD", "local:b.md"]
 
 
 def test_plan_ingest_cites_files_of_a_repository_by_its_name(written: Write) -> None:
     folder = written({"app/.git/HEAD": "", "app/docs/a.md": "", "app/.git/b.md": "", "loose.md": ""})
-    assert cited(plan(folder)) == ["app:docs/a.md", "local:handbook/loose.md"]
+    assert cited(plan(folder)) == ["app:.git/b.md", "app:docs/a.md", "local:loose.md"]
     assert cited(plan(folder / "app" / "docs")) == ["app:docs/a.md"]
 
 
@@ -70,14 +68,14 @@ def test_plan_ingest_ignores_root_order_and_reads_a_file_once(written: Write) ->
 def test_plan_ingest_of_a_part_cites_files_as_for_the_full_roots(written: Write) -> None:
     folder = written({"a/x.md": "", "b/y.md": ""})
     for root in (folder / "a", folder / "a" / "x.md"):
-        assert cited(plan(folder, tool_input={"sourceRoots": [str(root)]})) == ["local:handbook/a/x.md"]
-    assert cited(plan(folder / "a", folder)) == ["local:handbook/a/x.md", "local:handbook/b/y.md"]
+        assert cited(plan(folder, tool_input={"sourceRoots": [str(root)]})) == ["local:x.md"]
+    assert cited(plan(folder / "a", folder)) == ["local:x.md", "local:y.md"]
 
 
 def test_plan_ingest_counts_files_with_equal_citations(written: Write) -> None:
     folder = written({"one/docs/a.md": "", "two/docs/a.md": "", "two/docs/b.md": ""})
     result = plan(folder / "one" / "docs", folder / "two" / "docs")
-    assert (cited(result), result.shadowed) == (["local:docs/a.md", "local:docs/b.md"], 1)
+    assert (cited(result), result.shadowed) == (["local:a.md", "local:a.md", "local:b.md"], 1)
     assert result.files[0].file == folder / "one" / "docs" / "a.md"
 
 
@@ -86,7 +84,7 @@ def test_plan_ingest_does_not_follow_links(written: Write) -> None:
     (folder / "a" / "loop").symlink_to(folder, target_is_directory=True)
     (folder / "a" / "again.md").symlink_to(folder / "a" / "x.md")
     (folder / "a" / "gone.md").symlink_to(folder / "nowhere.md")
-    assert cited(plan(folder)) == ["local:handbook/a/x.md"]
+    assert cited(plan(folder)) == ["local:x.md"]
 
 
 def test_plan_ingest_accepts_a_link_as_root(written: Write, tmp_path: Path) -> None:
@@ -99,7 +97,7 @@ def test_plan_ingest_counts_file_names_that_are_not_utf8(written: Write) -> None
     folder = written({"a.md": ""})
     (Path(os.fsdecode(os.fsencode(folder) + b"/\xff.md"))).write_text("x", encoding="utf-8")
     result = plan(folder)
-    assert (cited(result), result.unreadable) == (["local:handbook/a.md"], 1)
+    assert (cited(result), result.unreadable) == (["local:a.md"], 1)
 
 
 def test_plan_ingest_limits_the_walk_and_sorts_by_name(written: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +105,7 @@ def test_plan_ingest_limits_the_walk_and_sorts_by_name(written: Write, monkeypat
     folder = written(dict.fromkeys(reversed(names), ""))
     monkeypatch.setattr(globs, "MAX_FILES", 3)
     result = plan(folder)
-    assert (cited(result), result.truncated) == ([f"local:handbook/{name}" for name in names[:3]], True)
+    assert (cited(result), result.truncated) == ([f"local:{name}" for name in names[:3]], True)
     monkeypatch.setattr(globs, "MAX_FILES", 40)
     assert not plan(folder).truncated
 
@@ -116,7 +114,7 @@ def test_plan_ingest_names_a_missing_root_and_reads_the_others(written: Write) -
     folder = written({"a.md": ""})
     result = plan(folder / "nowhere", folder)
     assert (cited(result), result.missing_roots, result.skip_reason) == (
-        ["local:handbook/a.md"],
+        ["local:a.md"],
         (str(folder / "nowhere"),),
         None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import subprocess
 import sys
@@ -76,7 +77,7 @@ def test_ingest_writes_and_embeds_only_changes(handbook: Path, opened: Opened, c
     (handbook / "new.md").write_text("Fresh.", encoding="utf-8")
     embed.texts.clear()
     assert counted(opened(handbook, embed)) == (1, 1, 4, 2, 6, 2)
-    assert sorted(embed.texts) == ["Runbook\nDrain, then restart.", "new\nFresh."]
+    assert sorted(embed.texts) == ["Runbook\nRunbook\nDrain, then restart.", "new\nFresh."]
 
 
 def test_ingest_does_not_embed_a_moved_file_again(handbook: Path, opened: Opened, counting: Any) -> None:
@@ -86,16 +87,26 @@ def test_ingest_does_not_embed_a_moved_file_again(handbook: Path, opened: Opened
     assert counted(opened(handbook, embed)) == (1, 0, 6, 1, 7, 0)
 
 
-def test_search_does_not_depend_on_the_history_of_the_index(
-    written: Write, opened: Opened, counting: Any, refs: Any
-) -> None:
-    folder = written({"b.md": "# B\n\nport one\n\n# C\n\nport two\n", "c.md": "# X\n\nport one\n"})
+def test_search_ranks_equal_chunks_as_they_came(written: Write, opened: Opened, counting: Any, refs: Any) -> None:
+    folder = written({".git/HEAD": "", "b.md": "# B\n\nport one\n", "c.md": "# X\n\nport one\n"})
     opened(folder, counting(), "grown")
-    written({"a.md": "# A\n\nport one\n", "b.md": "# Z\n\nport one\n\n# B\n\nport one\n\n# A\n\nport one\n"})
-    grown, fresh = (opened(folder, counting(), name) for name in ("grown", "fresh"))
-    assert grown.search("port", limit=9) == fresh.search("port", limit=9)
-    # All lines are equal, so they are sorted by document and by position in it.
-    assert refs(grown.search("port", limit=9)) == ["a.md#a:001", "b.md#z:001", "b.md#b:001", "b.md#a:001", "c.md#x:001"]
+    written({"a.md": "# A\n\nport one\n", "b.md": "# Z\n\nport one\n\n# B\n\nport one\n"})
+    grown, fresh = (opened(folder, counting(), name).search("port", limit=9) for name in ("grown", "fresh"))
+    assert refs(fresh) == ["a.md#a:001", "b.md#z:001", "b.md#b:001", "c.md#x:001"]
+    assert refs(grown) == ["b.md#b:001", "c.md#x:001", "a.md#a:001", "b.md#z:001"]
+
+
+def test_file_replaces_an_earlier_one_of_its_name_outside_a_repository(
+    written: Write, opened: Opened, counting: Any
+) -> None:
+    page = "# A\n\nport {0}\n\n# {0}\n\nport restart {0}\n"
+    index = opened(written({f"{name}/page.md": page.format(name) for name in ("one", "two")}), counting())
+    assert (counted(index), index.last_ingest["files_shadowed"]) == ((3, 1, 0, 1, 4, 4), 1)
+    found = [row.text for row in index.search("port", limit=9).rows]
+    assert found == ["port two", "port restart two"]
+    # What was replaced keeps its vector and takes its rank.
+    near = index.search("zzz restart", limit=9, vec_k=2)
+    assert [row.text for row in near.rows] == ["port restart two"]
 
 
 def test_ingest_of_a_part_deletes_nothing_else(handbook: Path, opened: Opened, refs: Any) -> None:
@@ -121,7 +132,7 @@ def test_ingest_stores_a_changed_date_of_unchanged_text(written: Write, opened: 
 
 def test_ingest_counts_unusable_files_and_stores_the_others(handbook: Path, opened: Opened, refs: Any) -> None:
     (handbook / "big5.md").write_bytes("# 標題\n\n內文".encode("big5"))
-    (handbook / "bom.md").write_bytes(b"\xef\xbb\xbf# Mark\r\n\r\nwith carriage\r\n")
+    (handbook / "crlf.md").write_bytes(b"# Mark\r\n\r\nwith carriage\r\n")
     settings = DocsSettings(source_roots=(str(handbook),))
     plan = plan_ingest(settings)
     (handbook / "gateway/runbook.md").unlink()
@@ -130,10 +141,9 @@ def test_ingest_counts_unusable_files_and_stores_the_others(handbook: Path, open
     receipt = index.last_ingest
     assert (receipt["files_ingested"], receipt["files_unreadable"], receipt["files_not_utf8"]) == (4, 1, 1)
     assert receipt["error"] == (
-        "local:handbook/big5.md: not UTF-8; "
-        "local:handbook/gateway/runbook.md: cannot be read: No such file or directory"
+        "handbook:big5.md: not UTF-8; handbook:gateway/runbook.md: cannot be read: No such file or directory"
     )
-    assert refs(index.search("carriage", limit=5)) == ["bom.md#mark:001"]
+    assert refs(index.search("carriage", limit=5)) == ["crlf.md#mark:001"]
     assert refs(index.search("restart", limit=5)) == []
 
 
@@ -287,27 +297,42 @@ def test_search_ignores_vectors_of_another_model_or_size(handbook: Path, tmp_pat
 
 def test_vector_lane_ranks_by_cosine_and_ties_by_position(handbook: Path, opened: Opened) -> None:
     def embed(texts: Sequence[str]) -> np.ndarray:
-        # Vector length must not count, nor differences beyond the sixth decimal.
-        angles = [0.5 if "Restart" in text else 1e-5 * ("passkey" in text) for text in texts]
+        # Vector length must not count.
+        angles = [0.5 if "Restart" in text else 1e-3 * ("passkey" in text) for text in texts]
         return np.array([[7 * np.cos(angle), 7 * np.sin(angle)] for angle in angles], np.float32)
 
     answer = opened(handbook, embed).search("?", limit=9).rows
-    assert [row.record_ref.removeprefix("doc:local:handbook/") for row in answer] == [
+    assert [row.record_ref.removeprefix("doc:handbook:") for row in answer] == [
         "gateway/decisions/2026-03-02-port.md#port:001",
         "gateway/decisions/2026-03-02-port.md#port-why:001",
-        "mobile/specs/login.md#login:001",
         "mobile/specs/login.md#login-port:001",
         "notes/部署.md#root:001",
         "notes/部署.md#root~2:001",
+        "mobile/specs/login.md#login:001",
         "gateway/runbook.md#runbook:001",
     ]
 
 
-def test_nearest_scores_a_zero_vector_0_and_rounds_cosines() -> None:
-    rows = [(at, "", np.array(one, "<f4").tobytes()) for at, one in enumerate(([0, 0], [7, 0], [7, 1e-6]))]
+def test_nearest_leaves_out_vectors_of_zeros() -> None:
+    rows = [(at, "", np.array(one, "<f4").tobytes()) for at, one in enumerate(([0, 0], [7, 0], [0, 7]))]
     matrix = matrix_of(rows, 2)
-    assert nearest(matrix, np.zeros(2, np.float32), (), 9) == [(0, 0.0), (1, 0.0), (2, 0.0)]
-    assert nearest(matrix, np.array([2, 0], np.float32), (), 9) == [(1, 1.0), (2, 1.0), (0, 0.0)]
+    assert nearest(matrix, np.zeros(2, np.float32), (), 9) == []
+    assert nearest(matrix, np.array([2, 0], np.float32), (), 9) == [(1, 1.0), (2, 0.0)]
+
+
+def test_nearest_adds_one_product_after_another() -> None:
+    draw = np.random.default_rng(5)
+    vectors, query = draw.normal(size=(40, 300)).astype("<f4"), draw.normal(size=300).astype("<f4")
+
+    def dot(one: Any, other: Any) -> float:
+        total = 0.0
+        for x, y in zip(one.tolist(), other.tolist(), strict=True):
+            total += x * y
+        return total
+
+    expected = [dot(query, one) / (math.sqrt(dot(query, query)) * math.sqrt(dot(one, one))) for one in vectors]
+    matrix = matrix_of([(at, "", one.tobytes()) for at, one in enumerate(vectors)], 300)
+    assert dict(nearest(matrix, query, (), 40)) == dict(enumerate(expected))
 
 
 # The file

@@ -45,6 +45,6 @@ def test_search_finds_a_document_by_paraphrase(
     with open_docs(settings, tmp_path / "index", embed, model=model) as index:
         assert index.last_ingest["embedded"] == 7
         answer = DocsLane(settings, index).consult(query, "global", 1, trigger="insufficient_hot")
-        assert [(hit.record_ref, hit.match) for hit in answer.hits] == [(f"doc:local:handbook/{ref}", ("vector",))]
+        assert [(hit.record_ref, hit.match) for hit in answer.hits] == [(f"doc:handbook:{ref}", ("vector",))]
     with DocsIndex(index.path, embed, model) as reopened:
         assert DocsLane(settings, reopened).consult(query, "global", 1, trigger="insufficient_hot") == answer
