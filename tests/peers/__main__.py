@@ -46,7 +46,11 @@ def main(words: list[str]) -> int:
         os.environ["LAB_CACHE_DIR"] = f"{place}/cache"
         for number, family in enumerate(families(given.turns, given.seed)):
             if given.only in family.name:
-                found += compare(node, folder, family, Path(place) / str(number))
+                try:
+                    found += compare(node, folder, family, Path(place) / str(number))
+                except Missing as error:
+                    complain(str(error))
+                    return 4
     emit_table(
         ["family", "configuration", "turns", "injected", "equal"],
         [[one.family, one.settings, str(one.turns), str(one.injected), str(one.equal)] for one in found],

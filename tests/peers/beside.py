@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from families import SETTINGS, START, Family
+from needs import find_sidecar
 from plugin import MODEL, Plugin, Provider
 
 from lab.embedding.server import EmbeddingServer
 
 MOST = 300
 TABLE = "db"
+PATH_IN_LOG = re.compile('"sqlitePath":"[^"]*",')
 LINE = re.compile(r"^\d+\. \[(?P<category>[^|\]]*)\|(?P<label>[^\]]*)\] (?P<text>.*)$")
 
 
@@ -48,17 +51,24 @@ def compare(
 ) -> Iterator[Compared]:
     """Run every turn of a family under each configuration on both sides, in the folder ``place``.
 
-    The table is filled once; each configuration has a copy of it, for it may write into it.
+    The table is filled once, and so is the index of documents; each configuration has a copy of them, for it may write
+    into them. Raises :class:`needs.Missing` if there are documents and no sidecar to index them.
     """
     provider = Provider()
     server = EmbeddingServer(provider, MODEL)
+    # The plugin starts the sidecar as a program on its path.
+    env = {"OPENCLAW_MEM_OPENAI_BASE_URL": server.url}
+    given = dict(family.settings)
+    if family.documents:
+        env["PATH"] = f"{find_sidecar().parent}{os.pathsep}{os.environ['PATH']}"
+        given["docsColdLane"] |= {"sourceRoots": [str(_written(place / "handbook", family.documents))]}
     try:
-        with Plugin(node, _settings(folder, family.settings), place / "filled", server) as plugin:
+        with Plugin(node, _settings(folder, given), place / "filled", server, env) as plugin:
             _fill(plugin, provider, family)
         for name in names:
-            settings, own = SETTINGS[name] | family.settings, place / name
+            settings, own = SETTINGS[name] | given, place / name
             shutil.copytree(place / "filled", own / "live")
-            with Plugin(node, _settings(folder, settings), own / "live", server) as plugin:
+            with Plugin(node, _settings(folder, settings), own / "live", server, env) as plugin:
                 live = list(_live(plugin, provider, family))
             yield _compared(family, name, live, _lab(family, settings, plugin.home / TABLE, server, own))
     finally:
@@ -66,8 +76,18 @@ def compare(
 
 
 def _settings(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    own = {"embedding": {"model": MODEL}, "dbPath": f"{{home}}/{TABLE}"}
-    return {"plugin": str(folder), "config": settings | own, "keys": [{"at": "embedding.apiKey"}]}
+    own: dict[str, Any] = {"embedding": {"model": MODEL}, "dbPath": f"{{home}}/{TABLE}"}
+    if "docsColdLane" in settings:
+        own["docsColdLane"] = settings["docsColdLane"] | {"sqlitePath": "{home}/docs.sqlite"}
+    config = {"config": settings | own, "keys": [{"at": "embedding.apiKey"}]}
+    return {"plugin": str(folder), "processes": "docsColdLane" in settings} | config
+
+
+def _written(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8", newline="")
+    return folder
 
 
 def _compared(family: Family, name: str, live: list[Answer], own: list[Answer]) -> Compared:
@@ -89,6 +109,10 @@ def _fill(plugin: Plugin, provider: Provider, family: Family) -> None:
         if told["imported"] != len(rows):
             raise RuntimeError(f"{family.name}: {told['imported']} of {len(rows)} rows were imported: {told}")
     provider.refused = frozenset()
+    if family.documents:
+        told = plugin.tool("memory_docs_ingest", START)
+        if not told["receipt"]["ok"] or not told["receipt"]["chunks_total"]:
+            raise RuntimeError(f"{family.name}: the documents were not indexed: {told}")
     if family.raw:
         _append(plugin.home / TABLE, family.raw)
 
@@ -116,7 +140,7 @@ def _live(plugin: Plugin, provider: Provider, family: Family) -> Iterator[Answer
             known.append(given | {"id": plugin.tool("memory_store", now - 1, **given)["id"]})
         asked = {"turn": f"t{at}", "text": prompt, "scope": None, "scoping": "tags", "session": f"turn-{at}"}
         given = plugin.ask("recall", now_ms=now, probe=False, **asked)
-        log = [line.partition(" ")[2] for line in given["log"]]
+        log = [PATH_IN_LOG.sub("", line.partition(" ")[2]) for line in given["log"]]
         yield Answer(_ids(given["context"], known), _hash(given["context"]), given.get("receipt_text", "{}"), log)
     provider.down = False
 

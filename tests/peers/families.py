@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Row = dict[str, Any]
@@ -32,7 +32,8 @@ class Family:
     ``batches`` are added one after another, a fragment each; ``raw`` goes into the table as it is, not through the
     plugin's import. The provider is down for the texts in ``refused``. ``stored`` are added between turns, by the
     number of the turn that they precede, and it is down at the turns in ``down``. ``settings`` is merged into every
-    configuration. Turns are ``between`` milliseconds apart and begin as long after ``start``.
+    configuration. Turns are ``between`` milliseconds apart and begin as long after ``start``. ``documents`` are the
+    files of the source root of the documents lane.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Family:
     down: frozenset[int] = frozenset()
     start: int = START
     between: int = BETWEEN
+    documents: dict[str, str] = field(default_factory=dict)
 
 
 # Two policies, the Working Set on and off, budgets that cut, and receipts of both kinds.
@@ -153,6 +155,10 @@ def families(turns: int, seed: int = 13) -> list[Family]:
         _outage,
         _twins,
         _no_memories,
+        _loose_documents,
+        _documents,
+        _loose_vectors,
+        _vectors,
     ):
         draw = Draw(make.__name__, seed)
         made.append(make(draw, turns))
@@ -278,3 +284,99 @@ def _no_memories(draw: Draw, turns: int) -> Family:
             change = {"id": draw.random.choice(("note-", "Z", "é", "7-")) + str(number)}
         raw.append(_as_stored(draw, row | change))
     return Family("rows that are no memories", draw.batches(rows), draw.prompts(turns, near=rows), raw)
+
+
+# What the parts of a page are drawn from: headings of every kind, fences, hyphens, marks, and words in two scripts.
+_HEADS = ("# {}", "## {}", "### {} ##", "#### {}", "   ## {}", "\t## {}", "#{}", "# ", "    # {}")
+_BLOCKS = (
+    "{}",
+    "{}\n\n{}",
+    "- {}\n- {}",
+    "```sh\n# {}\n```",
+    "  ~~~\n## {}\n  ~~~",
+    # Of a private paragraph that is cut in two, the sidecar keeps the rest, and the lab does not.
+    "## Aside\n[PRIVATE] {short}\n## Open\n{}",
+    "## Aside\npassword: {short}\n## Open\n{}",
+    "\u3000{}\u3000\n\u3000\n{}",
+)
+
+
+def _page(draw: Draw) -> str:
+    """Return a Markdown file."""
+    choice, parts = draw.random.choice, ["---\ndate: 2026-03-01\n---"] if draw.random.random() < 0.2 else []
+    for _ in range(draw.random.randint(1, 7)):
+        parts.append(choice(_HEADS).format(choice((choice(WORDS), draw.text(2), "Open-questions", "部署規則"))))
+        long = draw.random.random() < 0.2
+        said = [
+            draw.text(250 if long else 0),
+            draw.chinese(),
+            f"{choice(WORDS)}-{choice(WORDS)} {draw.text(4)}",
+            "🦊 " * 200,
+        ]
+        draw.random.shuffle(said)
+        parts.append(choice(_BLOCKS).format(*said, short=draw.text()))
+    return choice(("\n\n", "\n", "\r\n\r\n")).join(parts)
+
+
+def _handbook(draw: Draw, turns: int, name: str, marks: dict[str, str], **settings: Any) -> Family:
+    """A few memories and many pages, among them some of one name, with a prompt from a page or from none."""
+    folders = ("team-oak", "team-oak/decisions", "Team-Elm/docs/specs", "Team-Elm/logs", "notes")
+    names = ("README.md", "README.md", "roadmap.md", "prd-1.md", "2026-01-02.MD", "部署.md", "page.txt")
+    pages = {f"{draw.random.choice(folders)}/{draw.random.choice(names)}": _page(draw) for _ in range(14)}
+
+    def prompt() -> str:
+        page, kind = draw.random.choice(list(pages.values())), draw.random.random()
+        said = draw.random.choice([line for line in page.splitlines() if line.strip()])
+        words = [word for word in said.split() if kind < 0.3 or word.isalpha()] or ["kiln"]
+        at = draw.random.randrange(len(words))
+        some = " ".join(words[at : at + draw.random.choice((1, 2, 3))])
+        if kind < 0.2:
+            return f"{some} OR {draw.random.choice(WORDS)}"
+        if kind < 0.3:
+            return f'{draw.random.choice(WORDS)}-{draw.random.choice(WORDS)} "{some}'
+        if kind < 0.4:
+            return draw.random.choice(
+                (f'"{some}-{some}"', f"title: {some}", f"path: {draw.random.choice(folders)}", "readme*")
+            )
+        if kind < 0.55:
+            return draw.chinese()[: draw.random.choice((1, 2, 3, 9))] + draw.random.choice(("", "？", "コーヒー"))
+        return some if kind < 0.9 else draw.text()
+
+    lane = {
+        "enabled": True,
+        "minHotItems": 5,
+        "maxItems": draw.random.choice((2, 5)),
+        "embedOnIngest": False,
+    } | settings
+    return Family(
+        name,
+        [draw.rows(6)],
+        draw.prompts(turns, prompt),
+        settings={"docsColdLane": lane},
+        documents=pages | marks,
+    )
+
+
+def _loose_documents(draw: Draw, turns: int) -> Family:
+    return _handbook(draw, turns, "documents outside a repository", {}, maxSnippetChars=80)
+
+
+# Two repositories; scopes are in lower case, and so is the name of one.
+_REPOSITORIES = {"team-oak/.git/HEAD": "", "Team-Elm/.git/HEAD": ""}
+
+
+def _documents(draw: Draw, turns: int) -> Family:
+    return _handbook(draw, turns, "documents in repositories", _REPOSITORIES, maxChunkChars=300)
+
+
+def _loose_vectors(draw: Draw, turns: int) -> Family:
+    strategy = {"scopeMappingStrategy": "none", "searchFtsK": 3, "searchVecK": 4, "searchRrfK": 10}
+    return _handbook(draw, turns, "documents with vectors", {}, embedOnIngest=True, **strategy)
+
+
+def _vectors(draw: Draw, turns: int) -> Family:
+    """The provider is down at some turns, so that documents are found by their words alone."""
+    mapped = {"scopeMappingStrategy": "map", "scopeMap": {"team-oak": ["team-oak", "/Team-Elm", "notes/x"]}}
+    family = _handbook(draw, turns, "vectors in repositories", _REPOSITORIES, embedOnIngest=True, **mapped)
+    down = frozenset(at for at in range(turns) if draw.random.random() < 0.2)
+    return replace(family, down=down)

@@ -55,3 +55,11 @@ def find_installed(name: str) -> Path:
     if not (folder / "package.json").is_file():
         raise Missing(f"no {name} in {folder}: nox -s peers installs it")
     return folder
+
+
+def find_sidecar() -> Path:
+    """Return the command of the public sidecar, which ``LAB_SIDECAR`` names. Raises :class:`Missing` without one."""
+    given = os.environ.get("LAB_SIDECAR")
+    if not given or not Path(given).is_file():
+        raise Missing("no sidecar: nox -s peers installs openclaw-context-pack, whose command LAB_SIDECAR names")
+    return Path(given).resolve()

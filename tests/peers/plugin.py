@@ -44,14 +44,20 @@ class Provider:
 
 
 class Plugin:
-    """A plugin under one configuration, with ``home`` as its home."""
+    """A plugin under one configuration, with ``home`` as its home and ``env`` beside what every plugin is told."""
 
     def __init__(
-        self, node: str, settings: Mapping[str, Any], home: Path, server: EmbeddingServer, **hello: Any
+        self,
+        node: str,
+        settings: Mapping[str, Any],
+        home: Path,
+        server: EmbeddingServer,
+        env: Mapping[str, str] | None = None,
+        **hello: Any,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home.resolve()
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.home)}
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.home)} | dict(env or {})
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             [node, "--no-warnings", str(HOST)], stdin=pipe, stdout=pipe, text=True, encoding="utf-8", env=env
