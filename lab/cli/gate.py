@@ -103,7 +103,7 @@ def judge(
     given: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[DIR] [AUDIT]",
+            metavar="DIR|AUDIT",
             help="A run directory, the file of lab canary audit --out, or both, as the policy needs.",
         ),
     ] = None,

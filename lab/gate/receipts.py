@@ -36,6 +36,8 @@ WITH_JSON = (
 # A larger store with as few must memories is still judged: there, what repeats is the policy's choice.
 FEW_RECALLS = 3
 VARIATION = ("repeat.rate", "repeat.longest_streak", "must.share", "repeat.distinct_share")
+# The same, advisory. Audits of earlier versions lack it.
+DOMINANCE = "repeat.dominance"
 # Kinds of damage.
 KINDS = {
     "gzip": "the gzip file is truncated or damaged",
@@ -292,7 +294,7 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
             more = max(int(missing), result.more_recalls or 0)
             settles = counted(math.ceil(missing), "more answered recall")
             result = line(rule, INCONCLUSIVE, why, settles, candidate=value, limit=bounds(rule), more_recalls=more)
-        if missing <= 0 and rule.measure in VARIATION and (few := _few(audit)) and result.status == FAIL:
+        if missing <= 0 and rule.measure in (*VARIATION, DOMINANCE) and (few := _few(audit)) and result.status == FAIL:
             remedy = "limits from a sound window before this one: `lab canary limits LOG --out POLICY`"
             result = unmeasurable(rule, few, remedy, accepted=policy.unmeasured == ACCEPT)
         # Without remarks, lines that lack receipts share one reason and are printed once.
@@ -332,7 +334,7 @@ def figure(audit: Mapping[str, Any], path: str, where: str) -> float | None:
     value: Any = audit
     for part in path.split("."):
         value = value.get(part, "") if isinstance(value, Mapping) else ""
-    if value is None:
+    if value is None or (value == "" and path == DOMINANCE):
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         known = list(_paths(audit, ""))

@@ -23,11 +23,11 @@ from lab.base.formatting import counted
 from lab.canary.audit.audit import last_receipts
 from lab.canary.audit.tally import DISTINCT_OVER, Tally
 from lab.gate.policy import Policy, Rule
-from lab.gate.receipts import VARIATION, figure
+from lab.gate.receipts import DOMINANCE, VARIATION, figure
 
 # What depends on the store or on the operator's traffic and is judged without bounds of its own.
 STREAK = "repeat.longest_streak"
-DEPENDENT = (*VARIATION, "stale.worst_window", "stale.vec_worst_window", "lanes.worst_window_without_fts")
+DEPENDENT = (*VARIATION, DOMINANCE, "stale.worst_window", "stale.vec_worst_window", "lanes.worst_window_without_fts")
 # Four limits share a rate of 5 %, as in stage-b.
 FALSE_ALARMS = 0.05 / len(VARIATION)
 DRAWS, SEED, MOST_RECALLS = 200, 20261128, 100_000

@@ -147,8 +147,8 @@ class Repeats:
         self._vectors = self._stale_vectors = self._answers = self._stale_answers = 0
         self._worst, self._worst_vectors = Worst(), Worst()
         self._ids, self._found = set[str](), set[str]()
-        self._listed = self._recalls = self._windows = 0
-        self._distinct = 0.0
+        self._listed = self._recalls = self._windows = self._filled = 0
+        self._distinct = self._dominance = 0.0
 
     def add(self, session: str | None, scope: str, ids: Sequence[str], fts: Hits = (), vec: Hits = ()) -> None:
         """Add a recall turn with the hits of its lanes. Without a session, the scope is used instead."""
@@ -161,6 +161,7 @@ class Repeats:
             self._rates += len(listed & frozenset().union(*state.turns)) / len(listed)
         state.started[0] |= bool(listed)
         state.turns.append(listed)
+        self._count_dominance(state.turns)
         self._count_streaks(state.streaks, listed)
         self._count_stale(state, fts, vec)
         self._count_distinct(listed)
@@ -185,6 +186,13 @@ class Repeats:
         streaks.clear()
         streaks.update(streaks_now)
         self._streak = max(self._streak, *streaks_now.values()) if streaks_now else self._streak
+
+    def _count_dominance(self, turns: Iterable[frozenset[str]]) -> None:
+        """Count the share of the slots of the last turns that the most frequent item fills, as RepeatDominance does."""
+        times = Counter[str](item for turn in turns for item in turn)
+        if times:
+            self._filled += 1
+            self._dominance += max(times.values()) / times.total()
 
     def _count_stale(self, state: _Session, fts: Hits, vec: Hits) -> None:
         if not fts and not vec:
@@ -219,6 +227,7 @@ class Repeats:
             "rate": self._rates / self._turns if self._turns else None,
             "window": WINDOW,
             "turns": self._turns,
+            "dominance": self._dominance / self._filled if self._filled else None,
             "longest_streak": self._streak,
             "distinct_share": self._distinct / self._windows if self._windows else None,
             "distinct_over": DISTINCT_OVER,

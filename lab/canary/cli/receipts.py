@@ -33,6 +33,7 @@ FIGURES = (
     ("must.highest_window", "max over windows", "must.windows"),
     ("tiers.nice.final_share", "nice share of items", "scope.items"),
     ("repeat.rate", "RepeatRate", "repeat.turns"),
+    ("repeat.dominance", "RepeatDominance", "recalls.answered"),
     ("repeat.longest_streak", "longest run of an id", "recalls.answered"),
     ("repeat.distinct_share", "distinct in 100 recalls", "repeat.distinct_windows"),
     ("stale.rate", "stale answers", "stale.recalls"),
