@@ -1,7 +1,8 @@
-"""Write the figures of ``lab demo`` into README.md, with the chart; print those that the text quotes.
+"""Write the figures of ``lab demo`` into README.md, and its report, with the chart of README.md, into reports/example.
 
 Run ``python docs/demo_figures.py [DIR]`` from the root of the project: DIR is the demo's run (default reports/demo),
-which is made if it is missing. A test holds the table of README.md to the demo.
+which is made if it is missing. The figures that the text quotes are printed. ``tests/cli/test_demo.py`` holds the table
+of README.md and the example to the demo.
 """
 
 from __future__ import annotations
@@ -11,16 +12,45 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.runs.directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 QUOTED = ("Forbidden@6", "StaleRecall", "CleanHit@6", "FalseRecall", "Judged@6")
 COMPARED = ("Success@6", "RepeatRate")
+# What differs between reports of equal runs: times, and the versions of what made them.
+UNSETTLED = re.compile(
+    r'<section aria-labelledby="latency">.*?</section>|<summary>Versions</summary>.*?</details>'
+    r"|(?<=[ >])[\d.,]+/(?:[\d.,]+|–)(?=[ <])",
+    re.DOTALL,
+)
+
+
+def settled(report: str) -> str:
+    """Return the text of a report without its times and versions."""
+    return UNSETTLED.sub("", report)
+
+
+def write_example(run: RunDirectory, folder: Path) -> None:
+    """Write a run's page as it is, and its Markdown with the figures that it shows, into an emptied folder."""
+    from lab.report.build import build_report
+
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "figures").mkdir(parents=True)
+    shutil.copyfile(build_report(run)[0], folder / "report.html")
+    build_report(run, slides=True)
+    text = (run.path / "report.md").read_text("utf-8")
+    (folder / "report.md").write_text(text, "utf-8")
+    for name in re.findall(r"\]\((figures/[\w-]+\.svg)\)", text):
+        shutil.copyfile(run.path / name, folder / name)
 
 
 def main(folder: Path) -> None:
-    """Make the run if it is missing, write README.md and the chart, and print what the text quotes."""
+    """Make the run if it is missing, write README.md and the example, and print what the text quotes."""
     from lab.base.formatting import interval, signed
     from lab.compare.paired import compare_arms
     from lab.measures.score import headlines, score_and_write, summarise
@@ -42,9 +72,7 @@ def main(folder: Path) -> None:
         pattern = rf"^\| `{arm}` \| .* \| ([^|]+) \|$"
         text = re.sub(pattern, lambda found, line=f"| `{arm}` | {row} |": f"{line} {found[1]} |", text, flags=re.M)
     readme.write_text(text, "utf-8")
-    report = [sys.executable, "-m", "lab", "report", str(folder), "--slides"]
-    subprocess.run(report, cwd=ROOT, check=True)  # noqa: S603 - the command is the lab's own
-    shutil.copyfile(run.path / "figures" / "saturation.png", ROOT / "docs" / "images" / "saturation.png")
+    write_example(run, ROOT / "reports" / "example")
     for name in QUOTED:
         shown = ", ".join(
             f"{arm} {value:.3f}" for arm, values in means.items() if (value := values.get(name)) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +20,11 @@ from lab.cli.demo import emit_next
 from lab.cli.main import main
 from lab.gate.action import Action
 from lab.report.build import Built
+from lab.runs.directory import open_run
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "reports" / "example"
 STEPS = ["replay", "scores", "saturation", "gate", "report"]
 
 
@@ -31,7 +33,8 @@ def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -
     done = lab("demo", "--out", "demo", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert list(found) == ["run", "trial", "scores", "comparison", "verdict", "files", "seconds"]
+    expected = ["run", "trial", "scores", "latency", "comparison", "verdict", "files", "seconds"]
+    assert list(found) == expected
     assert (found["trial"], found["comparison"]["trial"]) == ([], [])
     assert {one["n"] for one in found["scores"]["arms"].values()} == {264}
     hits = {arm: one["measures"]["Success@6"] for arm, one in found["scores"]["arms"].items()}
@@ -50,8 +53,25 @@ def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -
     empty = {arm: round(264 * (1 - mean)) for arm, mean in judged.items() if mean < 1}
     assert empty == {"bm25": 1, "none": 264}, "probes at which nothing is injected count as 0"
     assert "(Judged@6 is 1.000). Only probes at which nothing is injected count as 0: one for `bm25`, all for" in readme
+    # reports/example holds the same report and figures, times and versions aside.
+    spec = importlib.util.spec_from_file_location("demo_figures", ROOT / "docs" / "demo_figures.py")
+    assert spec
+    assert spec.loader
+    figures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figures)
+    figures.write_example(open_run(tmp_path / "demo"), tmp_path / "example")
+    kept, made = (_settled(folder, figures) for folder in (EXAMPLE, tmp_path / "example"))
+    assert list(kept) == list(made)
+    changed = [name for name, text in kept.items() if text != made[name]]
+    assert changed == [], "python docs/demo_figures.py writes them again"
     assert list(found["seconds"]) == STEPS
     assert min(found["seconds"].values()) >= 0
+
+
+def _settled(folder: Path, figures: ModuleType) -> dict[str, str]:
+    """Return the texts of a report and its figures by name, without times and versions."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): figures.settled(path.read_text("utf-8")) for path in files}
 
 
 def _shown(mean: float | None) -> str:

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -22,6 +23,7 @@ from lab.gate.policy import shipped_policies
 from lab.recordings.readers import FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "reports" / "example"
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ROOT_COMMAND: Any = typer.main.get_command(app)
@@ -147,6 +149,34 @@ def test_links_lead_to_existing_pages_and_headings(pages: dict[str, str]) -> Non
         if not where.is_file() or (anchor and anchor not in _anchors(where.read_text("utf-8"))):
             broken.append((page.name, target))
     assert broken == []
+
+
+def _cells(text: str) -> dict[str, list[str]]:
+    """Return the cells of the rows of Markdown tables by the first one, without escapes and signs of code."""
+    rows = [line.strip("| ").split(" | ") for line in text.replace("\xa0", " ").splitlines() if line.startswith("| ")]
+    return {first.replace("\\", "").strip("`"): cells for first, *cells in rows}
+
+
+def test_example_report_shows_the_figures_of_the_readme() -> None:
+    """The test of ``lab demo`` in tests/cli holds all of the example to a run; this one is cheap."""
+    readme = _cells((ROOT / "README.md").read_text("utf-8").partition("## Where to go")[0])
+    report = _cells((EXAMPLE / "report.md").read_text("utf-8").partition("## Arms")[2].partition("\n## ")[0])
+    assert len(report) == 11, "nine arms, the heads and the rule below them"
+    columns = [report["arm"].index(name) for name in readme["arm"][:5]]
+    for arm in list(report)[2:]:
+        shown = [None if cell == "–" else f"{100 * float(cell):.1f} %" for cell in readme[arm][:5]]
+        assert shown == [None if report[arm][at] == "–" else report[arm][at] for at in columns], arm
+
+
+def test_example_report_has_its_figures_and_no_path_of_a_machine() -> None:
+    report = (EXAMPLE / "report.md").read_text("utf-8")
+    named = LINK.findall(report)
+    assert len(named) > 8
+    assert sorted(named) == sorted(f"figures/{path.name}" for path in (EXAMPLE / "figures").iterdir())
+    texts = [path.read_text("utf-8") for path in EXAMPLE.rglob("*") if path.is_file()]
+    assert [
+        path for path in (ROOT, Path.home(), Path(tempfile.gettempdir())) for text in texts if f"{path}/" in text
+    ] == []
 
 
 def test_every_page_is_in_the_navigation(pages: dict[str, str]) -> None:
