@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -380,7 +381,7 @@ def writeback(
 
     Importance, label, scope, category and trust are filled where the table has none. In profile seed a label unknown
     counts as none; for the public sidecar it is a value, so that only --force ever replaces it. A killed run is
-    finished by the same command.
+    finished by the same command. Before values are overwritten, the version gets a tag inside the table.
     """
     require_one(dry_run, write)
     options = writing.Options(
@@ -400,6 +401,11 @@ def writeback(
         raise typer.Exit
     for note in done.notes:
         announce_folded(note)
+    if done.missing_columns:
+        announce_folded(
+            f"nothing was written to {', '.join(done.missing_columns)}, which the table lacks; "
+            f"lab memory backfill {shlex.quote(str(store))} --write adds them"
+        )
     result = changed("memory ledger writeback", store, receipt, _emit_writeback, write=write)
     if quiet:
         # Seed 001, Stage A: silent on success, and a message of missing ids.
@@ -422,6 +428,8 @@ def _emit_writeback(receipt: dict[str, Any]) -> None:
     if receipt["overwritten"]:
         fields, memories = (receipt[name] for name in ("overwrittenFields", "overwritten"))
         emit(f"Overwritten: {counted(fields, 'field')} of {counted(memories, 'memory')}.")
+        if receipt["tag"]:
+            emit_folded(f"The version before is tagged {receipt['tag']} (lab memory tags list).")
     emit_counts(
         receipt,
         ("withoutId", "Observations of memory_store without the id of a memory"),

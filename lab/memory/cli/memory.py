@@ -169,7 +169,4 @@ def _show_stats(details: dict[str, Any]) -> None:
     rows.append(("writer", table["writer"] or "none"))
     emit_table(("", "value"), rows, left=2)
     if absent:
-        emit_folded(
-            "The table lacks columns of the plugin, so it is only read, and backfill cannot add them: export it, and "
-            "import the file into a new folder."
-        )
+        emit_folded("The table lacks columns of the plugin, so it is only read; lab memory backfill adds them.")

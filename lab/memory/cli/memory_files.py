@@ -182,17 +182,18 @@ def docs_search(
 
 
 def backfill(folder: Folder, options: Changing) -> Result:
-    """Add the lab's columns to an older table.
+    """Add the columns that an older table lacks.
 
-    They are source_kind, source_ref, lang, hard_rule, media_refs, media_kind and
-    due_at.
+    Those of the lab are source_kind, source_ref, lang, hard_rule, media_refs,
+    media_kind and due_at; a table of memory-lancedb gets the engine's as well.
     Languages and hard rules follow from the texts; where a text came from stays
     unknown. The plugin ignores the columns. Run it again after an interruption.
     """
     write = options.write
-    with opened(folder, "backfill", options) as session:
+    with opened(folder, "backfill", options, any_columns=True) as session:
         table = session.require_table()
-        missing = list(table.describe()["missingColumns"])
+        about = table.describe()
+        missing = [*about["missingPluginColumns"], *about["missingColumns"]]
         if not write:
             filled = table.unfilled()
         elif session.context.read_only:

@@ -217,12 +217,14 @@ def opened(
     scope: str | None = None,
     create: bool = False,
     dimension: int | None = None,
+    any_columns: bool = False,
 ) -> Iterator[Session]:
     """Yield the session of a command; close the table at the end.
 
     One that has the option ``write`` and is called without it is dry: it is refused where the change would be. With
     ``create``, a table is made if there is none, with vectors of the embedder's length or of ``dimension``. ``role`` is
-    how texts are embedded. Raises :class:`UnusableInput` if the embedder's vectors have another length than the
+    how texts are embedded; ``any_columns`` is for :class:`LanceTable`.
+    Raises :class:`UnusableInput` if the embedder's vectors have another length than the
     table's.
     """
     configuration = configured(options.config, options.profile)
@@ -248,6 +250,7 @@ def opened(
                 compact_every=given["compact_every"], keep_seconds=keep_seconds, wait_seconds=given["wait"]
             ),
             what=f"lab memory {command}",
+            any_columns=any_columns,
         )
     try:
         if is_dry and table is not None:

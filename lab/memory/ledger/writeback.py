@@ -10,12 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.memory.ledger import ledger
 from lab.memory.ledger.ledger import Observation, scope_name
+from lab.memory.store.tags import create_version_tag, root_of
 from lab.memory.table.lance_table import GovernedTable, TableSettings, require_permitted
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN
 from lab.systems.openclaw.memory import CATEGORIES, label_of_score
@@ -181,7 +183,10 @@ class Options:
 
 @dataclass(slots=True)
 class Written:
-    """The counts of a run, and the ids of memories that the table does not have."""
+    """The counts of a run, and the ids of memories and the columns that the table does not have.
+
+    ``tag`` names the version before the first value was overwritten.
+    """
 
     options: Options
     checked: int = 0
@@ -193,6 +198,8 @@ class Written:
     overwritten_fields: int = 0
     skipped: int = 0
     missing: list[str] = field(default_factory=list)
+    missing_columns: tuple[str, ...] = ()
+    tag: str | None = None
     fields: Counter[str] = field(default_factory=Counter)
     unknown_before: int = 0
     unknown_after: int = 0
@@ -223,6 +230,8 @@ class Written:
             "notInspected": self.not_inspected,
             "missing": len(self.missing),
             "missingIds": self.missing,
+            "missingColumns": list(self.missing_columns),
+            "tag": self.tag,
             "unknown": {"before": self.unknown_before, "after": self.unknown_after},
         }
 
@@ -261,16 +270,30 @@ def writeback(path: Path, store: Path, options: Options | None = None) -> Writte
         despite_gateway=options.despite_gateway,
         settings=TableSettings(wait_seconds=options.wait_seconds),
         what="lab memory ledger writeback",
+        any_columns=True,
     ) as table:
         table.require_changeable()
-        done.unknown_before = done.unknown_after = table.count(_UNKNOWN)
+        done.missing_columns = tuple(name for name in FORCE_FIELDS if name not in table.columns)
+        # A row without the column has no label either.
+        unknown = "true" if "importance_label" in done.missing_columns else _UNKNOWN
+        done.unknown_before = done.unknown_after = table.count(unknown)
         for patches in _patches(updates, table, done):
             if options.write:
+                if done.overwritten and done.tag is None:
+                    done.tag = _tag(store, table)
                 table.set_fields(patches)
         if options.write:
-            done.unknown_after = table.count(_UNKNOWN)
+            done.unknown_after = table.count(unknown)
         done.notes = tuple(table.notes)
     return done
+
+
+def _tag(store: Path, table: GovernedTable) -> str:
+    """Keep the version before values are overwritten (seed 001, M3), and return the name of its tag."""
+    now = datetime.now(UTC)
+    name = f"before-writeback-{now:%Y%m%dT%H%M%S}-v{table.version}"
+    create_version_tag(store, name, root_of(store, None), now=now, table=table)
+    return name
 
 
 def updates_of(rows: Sequence[ledger.Observation], done: Written) -> list[Update]:

@@ -79,14 +79,18 @@ class LanceTable(LanceReader):
         despite_gateway: bool = False,
         settings: TableSettings | None = None,
         what: str = "lab",
+        any_columns: bool = False,
     ) -> None:
         """Open the table; with ``create``, make one with vectors of that length if there is none.
 
         A table that a running gateway uses is opened read-only unless ``despite_gateway`` is set. ``what`` names this
-        process to others that wait for the lock. Raises :class:`UnusableInput` if there is no usable table, and
-        :class:`lab.base.errors.InUse` while another process of the lab writes to it.
+        process to others that wait for the lock. With ``any_columns``, a table of memory-lancedb, which has none
+        of the engine's own columns, may be changed too: Stage A keeps that plugin (seed 001). Raises
+        :class:`UnusableInput` if there is no usable table, and :class:`lab.base.errors.InUse` while another process of
+        the lab writes to it.
         """
         self.settings = settings or TableSettings()
+        self._any_columns = any_columns
         self.notes: list[str] = []
         self.left_out: set[str] = set()
         self._lock = WriterLock(folder)
@@ -169,7 +173,8 @@ class LanceTable(LanceReader):
 
     def require_changeable(self) -> None:
         """Raise :class:`UnusableInput` if the table has not all columns of the plugin, or a damaged file."""
-        require_writable(self._schema, self.folder)
+        if not self._any_columns:
+            require_writable(self._schema, self.folder)
         self.require_readable()
 
     def change(self, change: Callable[[Any], object], done: Callable[[], bool]) -> None:
@@ -194,19 +199,21 @@ class LanceTable(LanceReader):
                 raise self._failed(error) from error
 
     def backfill(self) -> tuple[tuple[str, ...], int]:
-        """Add the columns that an older table lacks, and fill in what follows from the texts (E-97).
+        """Add the columns that a table lacks, and fill in what follows from the texts (E-97).
 
-        Where a text came from is unknown and stays null. Return the columns that were added, and the number of rows
-        that got values. One commit adds all columns with their values; one for each derived column fills rows that the
-        plugin appended later. A second run changes nothing, and an interrupted one is continued by the next.
+        A table of memory-lancedb gets the engine's columns as well. Where a text came from is unknown and stays null.
+        Return the columns that were added, and the number of rows that got values. One commit adds all columns with
+        their values; one for each derived column fills rows that the plugin appended later. A second run changes
+        nothing, and an interrupted one is continued by the next.
         """
         self._require_writable()
-        missing = tuple(name for name in ADDED if name not in self.columns)
+        missing = tuple(name for name in (*PLUGIN, *ADDED) if name not in self.columns)
         filled = 0
         if missing:
             filled = len(self.rows())
             derived = self._derived()
-            values = {name: derived.get(name, "CAST(NULL AS STRING)") for name in missing}
+            kinds = dict.fromkeys(missing, "STRING") | {"importance": "DOUBLE"}
+            values = {name: derived.get(name, f"CAST(NULL AS {kinds[name]})") for name in missing}
             self._commit(lambda: self._table.add_columns(values), lambda: set(missing) <= set(self._table.schema.names))
             self._table.checkout_latest()
             self._use(self._table.schema)

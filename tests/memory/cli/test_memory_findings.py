@@ -190,8 +190,11 @@ def test_stats_name_missing_columns_of_the_plugin(tmp_path: Path) -> None:
     ]
     said = " ".join(memory("stats", folder).stdout.split())
     assert "scope global, for want of a column" in said
-    assert "backfill cannot add them" in said
-    one_line(memory("backfill", folder, write=False), 2, "has no column scope, trust_tier")
+    assert "lab memory backfill adds them" in said
+    one_line(memory("store", folder, "x"), 2, "has no column scope, trust_tier")
+    assert memory("backfill", folder).returncode == 0
+    assert json.loads(memory("stats", folder, "--json").stdout)["table"]["missingPluginColumns"] == []
+    assert memory("store", folder, "x").returncode == 0
 
 
 def test_lock_message_says_that_there_is_no_name_and_names_wait(tmp_path: Path) -> None:

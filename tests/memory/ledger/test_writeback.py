@@ -9,17 +9,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 
 from lab.base.errors import InUse, UnusableInput
 from lab.memory.ledger.writeback import SAFE_FIELDS, Options, Written, forced_fields, writeback
+from lab.memory.store.tags import list_tags, root_of
 from lab.memory.table.lance_lock import WriterLock
 from lab.memory.table.lance_table import LanceTable
-from lab.systems.openclaw.table.schema import arrow_of, schema
+from lab.systems.openclaw.table.schema import ADDED, arrow_of, schema
 from tests.memory.ledger.ledgers import filled
 from tests.memory.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table, uuid
 
@@ -210,6 +213,37 @@ def test_fields_to_force_are_checked() -> None:
         forced_fields(True, "scope,text")
     with pytest.raises(UnusableInput, match="add --force"):
         forced_fields(False, "scope")
+
+
+def test_table_of_memory_lancedb_takes_the_fields_that_it_has_and_all_after_a_backfill(
+    tmp_path: Path, shared: Callable[..., Path]
+) -> None:
+    folder = tmp_path / "s"
+    copytree(shared("live", "lancedb", "memory-lancedb-2026.3.13"), folder)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
+    before = raw_table(folder).to_arrow().to_pylist()
+    detail = {"memory_id": before[1]["id"], "importance": {"score": 0.3, "label": "must_remember"}, "scope": "songs"}
+    ledger = filled(tmp_path / "l.sqlite", [noted(1, detail=detail)])
+    done = run(ledger, folder, forced=SAFE_FIELDS)
+    assert (done.updated, dict(done.fields), done.missing_columns) == (
+        1,
+        {"importance": 1},
+        ("importance_label", "scope", "trust_tier"),
+    )
+    assert (done.unknown_before, done.unknown_after) == (2, 2)
+    tags = list_tags(root_of(folder))
+    assert [one.tag for one in tags] == [done.tag]
+    with LanceTable(folder, any_columns=True) as table:
+        added, filled_rows = table.backfill()
+    assert (added, filled_rows) == (("importance_label", "scope", "trust_tier", *ADDED), 2)
+    done = run(ledger, folder)
+    assert (done.missing_columns, done.tag) == ((), None)
+    after = {row["id"]: row for row in raw_table(folder).to_arrow().to_pylist()}
+    row = after[before[1]["id"]]
+    assert (row["importance"], row["importance_label"], row["scope"]) == (0.3, "must_remember", "songs")
+    assert after[before[0]["id"]]["importance"] == before[0]["importance"]
+    assert [after[one["id"]]["vector"] for one in before] == [one["vector"] for one in before]
 
 
 def test_table_that_cannot_be_written_is_refused_even_dry(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def require_writable(given: pa.Schema, where: Path) -> None:
     if missing:
         raise UnusableInput(
             f"{where}: table {TABLE!r} has no column {', '.join(missing)}, so it is not one of the engine and is only "
-            "read; export it, and import the file into another folder"
+            "read; lab memory backfill adds them"
         )
 
 
