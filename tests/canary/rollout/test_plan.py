@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from lab.canary.rollout.jobs import Job, Places, cron_fields, free_start, in_utc, jobs_of, overlaps
+from lab.canary.rollout.jobs import Job, Places, cron_fields, free_start, in_utc, jobs_of, moved, overlaps
 from tests.commands import run_here
 
 PLACES = Places("~/o.json", "~/store", "~/l.sqlite", "~/o.jsonl", "true", "~")
@@ -33,7 +33,7 @@ def test_stage_a_has_the_times_of_the_design_document() -> None:
         "capture": "50 3-23/4 * * *",
         "ledger": "0 */4 * * *",
         "writeback": "20 */4 * * *",
-        "nightly": "15 3 * * *",
+        "nightly": "35 4 * * *",
     }
 
 
@@ -63,7 +63,8 @@ def test_overlap_names_what_both_use() -> None:
 
 
 def test_proposed_start_overlaps_with_nothing() -> None:
-    jobs = jobs_of("C", PLACES)
+    assert overlaps(jobs_of("C", PLACES)) == []
+    jobs = moved(jobs_of("C", PLACES), ["nightly=03:15"])
     nightly = next(one for one in jobs if one.name == "nightly")
     assert overlaps(jobs)
     free = free_start(nightly, jobs)
@@ -229,7 +230,8 @@ def test_plan_writes_its_files_with_json_too(tmp_path: Path) -> None:
 
 
 def test_overlaps_are_said_in_words_and_in_json() -> None:
-    done = run_here("canary", "plan", "--json")
+    assert run_here("canary", "plan", "--stage", "C").stderr == ""
+    done = run_here("canary", "plan", "--at", "nightly=03:15", "--json")
     value = json.loads(done.stdout)
     assert [entry["second"] for entry in value["overlaps"]] == ["capture", "ledger", "writeback"]
     assert value["remarks"][-1] == "no overlap: --at nightly=04:35"
