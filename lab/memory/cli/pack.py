@@ -53,9 +53,13 @@ def pack(
         str,
         typer.Option(help="The prompt or question to pack for. - reads it from standard input."),
     ],
-    ledgers: Annotated[
+    given: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="LEDGER...", readable=False, help="SQLite files of ledgers (lab memory ledger)."),
+        typer.Argument(
+            metavar="SOURCE...",
+            readable=False,
+            help="SQLite files of ledgers (lab memory ledger), or LanceDB folders of memories.",
+        ),
     ] = None,
     budget_tokens: Annotated[
         int, typer.Option(min=0, max=1_000_000, help="Maximum number of tokens of the bundle, citations included.")
@@ -120,8 +124,9 @@ def pack(
     --use changes a ledger, and only with --write. --rerank keeps its answers in the cache.
     """
     from lab import __version__
-    from lab.memory.pack.sources import Sources
+    from lab.memory.pack.sources import Sources, is_store
 
+    ledgers = [path for path in given or () if not is_store(path)]
     _require("--tail", tail, {"--tail-tokens": tail_tokens is not None})
     _require("--rerank", rerank, {"--rerank-key-env": rerank_key_env, "--allow-remote": allow_remote})
     _require("--facts", facts, {"--facts-ledger": facts_ledger, "--facts-root": facts_root != HERE})
@@ -135,7 +140,8 @@ def pack(
     if tail_tokens is None:
         tail_tokens = budget_tokens // 4 if turns else 0
     settings = _settings(is_upstream(profile), limit, budget_tokens, trust, no_dissent, tail_tokens)
-    files = Sources(tuple(ledgers or ()), episodes, facts, facts_ledger, facts_root, graph, docs, archived)
+    stores = tuple(path for path in given or () if is_store(path))
+    files = Sources(tuple(ledgers), stores, episodes, facts, facts_ledger, facts_root, graph, docs, archived)
     sources = files.checked(OPTIONS).ledger_lanes(upstream=settings.is_upstream)
     now_ms = int(at.timestamp() * 1000)
     with ExitStack() as opened:

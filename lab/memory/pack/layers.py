@@ -22,6 +22,8 @@ ELLIPSIS = "…"
 # Of a long text or raw record, only so many characters are read.
 READ = 200_000
 _redact = redactor(upstream=False)
+# The folder of a user, as it is on Linux, macOS and Windows.
+_HOME = re.compile(r"""(?<![\w.~])(?:/(?:home|Users)/[^/\s"'`]+|/root(?![\w.-])|[A-Za-z]:\\Users\\[^\\\s"'`]+)""")
 # Reasons of a candidate, as a trace names them.
 MAX_ITEMS, OVER_BUDGET, EVENT_CAPPED = "max_items_reached", "budget_tokens_exceeded", "quota_event_capped"
 DUPLICATE = "duplicate_text"
@@ -49,6 +51,9 @@ def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str],
 
     A text of over ``most`` tokens is long, and one of over :data:`READ` characters has no overview.
     """
+    candidate = candidate._replace(
+        text=without_home(candidate.text), detail=candidate.detail and without_home(candidate.detail)
+    )
     overview = one_line(candidate.text) if len(candidate.text) <= READ else ""
     is_long = not overview or tokens(overview) > most
     abstract = abstract_of(candidate.abstract.strip() or candidate.text, terms)
@@ -61,6 +66,11 @@ def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str],
         both = f"{abstract} {detail}".replace(f"{ELLIPSIS} {ELLIPSIS}", ELLIPSIS)
         detail = both if tokens(both) <= DETAIL else detail
     return Layers(abstract, overview, is_long, detail)
+
+
+def without_home(text: str) -> str:
+    """Return a text in which a path of a home folder starts with ``~``: a pack has no private paths (seed 003)."""
+    return _HOME.sub("~", text)
 
 
 def abstract_of(text: str, terms: frozenset[str]) -> str:

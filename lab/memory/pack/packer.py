@@ -45,6 +45,8 @@ from lab.memory.pack.order import (
     superseded,
     trust_reason,
 )
+from lab.memory.tools.redact import redactor
+from lab.recordings.model import IGNORE
 from lab.retrieval.sentence_words import identifiers, one_line, stems
 
 TAIL, WITHIN_TAIL = "protected_tail", ("within_item_limit", "within_tail_budget")
@@ -65,6 +67,8 @@ MOST_QUERY = 4_000
 BLANK, QUERY_CUT, NO_BUDGET = "query_blank", f"query_cut_to_{MOST_QUERY}_characters", "budget_zero"
 # So many candidates are shortened at once if they do not fit; the others only after all whole texts had their turn.
 FIRST = 10
+# A pack of so many lines takes no candidate that was graded as filler: 5 to 15 lines of relevant state (seed 003).
+FEWEST, GRADED_IGNORE = 5, "graded_ignore"
 # How many dissenting candidates are tried.
 TRIES = 3
 
@@ -215,7 +219,8 @@ def pack(
         lines.sort(key=lambda line: (line.against is not None, order.ranks[line.candidate.ref]))
     included = {line.candidate.ref for line in lines}
     return Pack(
-        query,
+        # A prompt may hold a secret, which no trace keeps (seed 003).
+        query if settings.is_upstream else redactor(upstream=False)(query),
         scope,
         settings,
         (*lines, *reserved.lines),
@@ -268,8 +273,8 @@ class _Walk:
         details = 0
         slots -= last is not None
         if not settings.is_upstream:
-            # Events above their quota take what the others leave.
-            candidates = sorted(candidates, key=lambda one: one.ref in self._capped)
+            # Events above their quota take what the others leave, and so does what was graded as filler.
+            candidates = sorted(candidates, key=lambda one: (one.importance == IGNORE, one.ref in self._capped))
         # It grows: whatever follows the first candidates is shortened only after all whole texts had their turn.
         queue = [(one, settings.is_upstream or at < FIRST) for at, one in enumerate(candidates)]
         for one, may_shorten in queue:
@@ -278,6 +283,8 @@ class _Walk:
             said = self._said(one)
             is_full = len(lines) >= slots
             reason = self._out.get(one.ref) or (MAX_ITEMS if is_full else None)
+            if one.importance == IGNORE and len(lines) >= FEWEST and not settings.is_upstream:
+                reason = reason or GRADED_IGNORE
             if one.ref in self._capped:
                 # It keeps that reason, whether it takes a free slot or not.
                 reason = EVENT_CAPPED if is_full or settings.is_upstream else None

@@ -33,14 +33,22 @@ from lab.memory.ledger.ledger import FTS, Observation, given_scope, moment
 from lab.memory.ledger.search import Hit, factors, ids_in, kept_of, references, search
 from lab.memory.ledger.writeback import trust_of
 from lab.memory.pack.candidate import Candidate, Found, Lane
+from lab.memory.pack.order import TRUSTS
 from lab.memory.supersession import reachable
+from lab.memory.table.lance_table import LanceTable
+from lab.memory.tools.context import ToolContext
 from lab.memory.tools.redact import redactor
+from lab.memory.tools.session import CLOCK_AND_IDS, Session
 from lab.retrieval.faults import Faults
 from lab.systems.files.folder import Entry, Folder
 from lab.systems.files.index import FileIndex
 from lab.systems.files.search import candidates
 from lab.systems.files.settings import Reader, read_settings
+from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.config.settings import Rerank
+from lab.systems.openclaw.config.table import SEED
+from lab.systems.openclaw.recall_tool import memory_recall
+from lab.systems.openclaw.table.schema import TABLE
 from lab.systems.plans import FIELD, due_in, is_plan, read_due
 from lab.systems.rerank import rerank
 
@@ -225,6 +233,48 @@ def due_of_observation(observation: Observation) -> int | None:
     return due_in(observation.summary or "", written or 0) if given is None else given
 
 
+@dataclass(frozen=True, slots=True)
+class MemoriesLane:
+    """The memories in a LanceDB folder, found by the words of the query as the agent's tool finds them (seed 001)."""
+
+    path: Path
+    prefix: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the lane in a trace."""
+        return f"memories {self.prefix.rstrip(':')}".rstrip()
+
+    def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
+        """Return memories by their scores. A table that cannot be read gives a reason, not an error."""
+        try:
+            with LanceTable(self.path, read_only=True) as table:
+                config = resolve(None, SEED)
+                context = ToolContext(table, config, *CLOCK_AND_IDS, None, table.dimension)
+                with Session(table, context, None).memories(query) as memories:
+                    hits = memory_recall(query, config, memories, limit=limit, scope=scope).hits
+        except LabError as error:
+            return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {error}")
+        found = [
+            Candidate(
+                f"{self.prefix}mem:{row.id}",
+                row.text.replace("\n", " ").strip(),
+                self.name,
+                picked.candidate.score,
+                row.category,
+                importance=row.importance_label,
+                trust=row.trust_tier if row.trust_tier in TRUSTS else "unknown",
+                scope=row.scope,
+                ts_ms=row.created_at,
+                retrievers=("fts",),
+                sources=(f"mem:{row.id}",),
+            )
+            for picked, row in hits
+            if row.created_at <= now_ms
+        ]
+        return Found(self.name, found, reason=NO_VECTORS)
+
+
 class _NoVectors:
     dimension = 1
 
@@ -357,13 +407,14 @@ class RerankedLane:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Files and folders that a pack is made from; None and empty: not searched.
+    """Files and folders that a pack is made from; None and empty: not searched. ``stores`` are LanceDB folders.
 
     ``facts_ledger`` has the sources of ``facts`` (None: the only ledger of ``ledgers``); their relative paths start
     from ``facts_root``. ``archived``: soft-archived observations are included.
     """
 
     ledgers: tuple[Path, ...] = ()
+    stores: tuple[Path, ...] = ()
     episodes: Path | None = None
     facts: Path | None = None
     facts_ledger: Path | None = None
@@ -387,7 +438,8 @@ class Sources:
             if folder is not None and (kind := _kind(folder)) not in (_FOLDER, _HIDDEN):
                 wrong = "is a file; give its folder" if kind == _FILE else "no such folder"
                 raise UnusableInput(f"{names[key]} {folder}: {wrong}")
-        if len({path.stem for path in self.ledgers}) < len(self.ledgers):
+        cited = [path.stem for path in (*self.ledgers, *self.stores)]
+        if len(set(cited)) < len(cited):
             same = "two ledgers have one name, so that their citations would be the same; rename one"
             raise UnusableInput(f"{names['ledgers']} {same}".lstrip())
         if self.facts and not self.facts_ledger and len(self.ledgers) > 1:
@@ -403,11 +455,12 @@ class Sources:
         return [LedgerLane(path, f"{path.stem}:" if many else "", upstream, self.archived) for path in self.ledgers]
 
     def other_lanes(self, stack: ExitStack) -> list[Lane]:
-        """Return the lanes of episodes, facts, a graph and documents, as far as they are given.
+        """Return the lanes of memories, episodes, facts, a graph and documents, as far as they are given.
 
         They can be searched until ``stack`` closes.
         """
-        lanes: list[Lane] = []
+        many = len(self.stores) > 1
+        lanes: list[Lane] = [MemoriesLane(path, f"{path.stem}:" if many else "") for path in self.stores]
         if self.episodes:
             lanes.append(EpisodesLane(self.episodes))
         if self.facts:
@@ -462,6 +515,7 @@ def read_sources(config: Mapping[str, Any] | None, where: str) -> Sources:
 
     sources = Sources(
         tuple(Path(value) for value in part.texts("ledgers", ())),
+        (),
         path_of("episodes"),
         path_of("facts"),
         path_of("factsLedger"),
@@ -491,6 +545,11 @@ def _require_searchable(sources: Sources, where: str) -> None:
     folder = sources.documents
     if folder and not read_documents(folder)[0]:
         raise UnusableInput(f"{where}: documents: {folder}: no documents ({', '.join(SUFFIXES)}) that can be read")
+
+
+def is_store(path: Path) -> bool:
+    """Return whether a path is a LanceDB folder of memories."""
+    return (path / f"{TABLE}.lance").is_dir()
 
 
 def _kind(path: Path) -> str:

@@ -51,6 +51,22 @@ def test_pack_shows_lines_trace_and_tokens(ledger: Path) -> None:
     assert "ledger: searched; no_vectors_words_only." in done.stdout
 
 
+def test_lancedb_folder_is_packed_like_a_ledger_and_beside_one(ledger: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    words = ("--importance", "0.9", "--embedder", "hashing", "--write", "--json")
+    stored = run_here("memory", "store", folder, "The gateway timeout is 45 seconds", *words)
+    (identity,) = {json.loads(stored.stdout)["id"]}
+    payload = said(folder, "--query", "gateway timeout")
+    assert payload["bundle_text"] == f"- [mem:{identity}] The gateway timeout is 45 seconds"
+    both = said(ledger, folder, "--query", "gateway timeout")
+    assert {"obs:3", f"mem:{identity}"} <= {item["recordRef"] for item in both["items"]}
+    assert [lane["name"] for lane in both["trace"]["lanes"]] == ["ledger", "memories"]
+    before = said(folder, "--query", "gateway timeout", "--now", "2026-01-01")
+    assert before["items"] == []
+    again = run_here("memory", "pack", folder, tmp_path / "other" / "store", "--query", "x")
+    assert (again.returncode, "no such file" in again.stderr) == (2, True)
+
+
 def test_trace_has_a_reason_for_every_candidate_and_no_text(ledger: Path) -> None:
     payload = said(ledger, "--query", "gateway", "--now", "2026-11-23")
     assert reasons(payload) == {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lab.base.token_estimate import tokens
@@ -42,6 +44,37 @@ def test_candidate_that_does_not_fit_is_skipped_and_a_later_one_fits() -> None:
     done = packed("x", candidate("a", "w" * 400), candidate("b", "A tent."), budget_tokens=16)
     assert done.refs == ("b",)
     assert reasons(done)["a"] == ("trust_allowed", "budget_tokens_exceeded")
+
+
+def test_home_folder_of_a_path_becomes_a_tilde() -> None:
+    texts = (
+        "Logs: /home/ann/studio/kiln.log, '/Users/bo/x' and C:\\Users\\cy\\k.txt.",
+        "Keep /homes/x, a/home/ann, /root/k and /rooted/k.",
+    )
+    done = packed("x", *(candidate(str(number), text) for number, text in enumerate(texts)))
+    assert [line.text for line in done.lines] == [
+        "Logs: ~/studio/kiln.log, '~/x' and ~\\k.txt.",
+        "Keep /homes/x, a/home/ann, ~/k and /rooted/k.",
+    ]
+    assert "/home/ann" in packed("x", candidate("a", texts[0]), profile="upstream").bundle_text
+
+
+def test_filler_gets_in_only_while_a_pack_has_fewer_than_five_lines() -> None:
+    filler = [candidate(f"f{number}", f"Small talk {number}.", importance="ignore") for number in range(6)]
+    facts = [candidate(f"g{number}", f"Fact {number}.") for number in range(3)]
+    done = packed("x", *filler, *facts)
+    # What stands first is still the most relevant.
+    assert done.refs == ("f0", "f1", "g0", "g1", "g2")
+    assert reasons(done)["f2"] == ("trust_allowed", "graded_ignore")
+    assert len(packed("x", *filler, *facts, profile="upstream", dissent=False, most_details=0).refs) == 9
+
+
+def test_secret_in_a_query_is_in_no_output_of_profile_seed() -> None:
+    secret = "sk-ant-" + "api03-" + "A" * 30
+    query = f"the fair, {secret}"
+    for profile, kept in (("seed", False), ("upstream", True)):
+        done = packed(query, candidate("a", "The fair."), profile=profile)
+        assert (secret in json.dumps([trace(done, "now", version="x"), done.context_pack("now")])) is kept
 
 
 def test_text_that_is_included_already_is_left_out() -> None:
