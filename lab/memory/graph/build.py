@@ -65,12 +65,12 @@ _MARKED = re.compile(
     r"|\[\[(?P<page>[^\]\[|#\n]{1,60})[^\]\[\n]*\]\]"
     rf"|(?<![\w&/])#{_NO_ACCOUNT}(?P<tag>[^\W\d]\w{{1,40}})"
     r"|`(?P<code>[^\W\d][\w.-]{1,40})`"
-    rf"|\b(?P<word>project|repo|repository|tool)\s+(?P<called>{_NAME})",
+    rf"|\b(?P<word>project|repo|repository|tool)\s+(?!https?:)(?P<called>{_NAME})",
     _FLAGS,
 )
 # A verb between two names, the earlier one possibly missing.
 _SUBJECT = rf"(?:(?P<subject>{_NAME})\s+)?"
-_OBJECT = rf"(?:(?:the|a|an|project|repo|repository|tool)\s+)?(?P<object>{_NAME}(?::{_NAME})?)"
+_OBJECT = rf"(?:(?:the|a|an|project|repo|repository|tool)\s+)?(?!https?:)(?P<object>{_NAME}(?::{_NAME})?)"
 _VERBS = {
     BLOCKED_BY: r"(?:is|are|was|still)?\s*(?:blocked by|blocked on|waiting for|waits for)",
     DECIDES: r"(?:have |has |we )?(?:decided on|decided to use|chose|chosen|picked|adopted)",
@@ -231,7 +231,11 @@ def relations(sentence: str) -> Iterator[Relation]:
             subject, target = match["subject"], match["object"]
             if plain(target) in _NO_NAMES or not is_name(target) or not is_name(subject or ""):
                 continue
-            yield Relation(subject if subject and plain(subject) not in _NO_NAMES else None, kind, target)
+            if not subject or plain(subject) in _NO_NAMES:
+                # "Project kilnlab, our oldest, is blocked by …": what was named before is the subject.
+                before = marked(text[: match.start()])
+                subject = next((name_of(one) for one in before if type_of(one) in (PROJECT, REPO, TOOL)), None)
+            yield Relation(subject, kind, target)
 
 
 def is_name(text: str) -> bool:

@@ -144,6 +144,12 @@ def embedder_named(settings: Settings) -> str | None:
     return str(name) if name else None
 
 
+def without_effect(settings: Settings) -> tuple[str, ...]:
+    """Return the settings that the lab reads and does not apply: a run's embedder has the instruction of a query."""
+    remote = settings.embedder.get("remote", {})
+    return ("embedder.remote.query_instruction",) if remote.get("query_instruction") else ()
+
+
 def _parts(raw: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Return the sections ``memory``, ``evolution`` and ``lab`` of a configuration or of the program's whole file."""
     if "agents" not in raw:
@@ -174,7 +180,12 @@ def _promotion(evolution: dict[str, Any], where: str) -> Promotion:
 def _embedder(memory: dict[str, Any], where: str) -> dict[str, Any]:
     section = _object(memory, "embedder", where)
     keys = {"local": ("model_dir",), "remote": ("url", "model", "query_instruction")}
-    only_keys(section, tuple(keys), f"{where}: embedder")
+    only_keys(section, (*keys, "remote_url"), f"{where}: embedder")
+    if "remote_url" in section:
+        # The document's short form of ``remote.url``.
+        url = expect(section["remote_url"], str, f"{where}: embedder: remote_url")
+        section = {name: value for name, value in section.items() if name != "remote_url"}
+        section["remote"] = {"url": url} | _object(section, "remote", f"{where}: embedder")
     if len(section) > 1:
         raise UnusableInput(f"{where}: embedder: has both 'local' and 'remote'; keep one")
     for name in section:

@@ -52,6 +52,12 @@ _GATE = _words(
     "女儿|儿子|妈妈|爸爸|父亲|母亲)|我生日|偏好|以后每次|每次都",
 )
 _LESSON = _words(r"that['’]s wrong|next time|you should|i meant|redo", "不对|错了|下次|以后不要|以后别")
+# The document's own lesson is no marker of the program: how answers shall not be ("回答不要用表格", seed 002).
+_STYLE = _words(
+    r"(?:don['’]t|do not|stop|never) (?:\w+ ){0,4}(?:answers?|answering|replies|reply|replying|responses?|tables?|"
+    r"bullets?|bullet points|emojis?|markdown)|(?:answers?|replies|reply|respond|responses?) (?:\w+ ){0,3}without",
+    "(?:回答|回复|回覆|答复|答覆|输出)[^，。！？]{0,8}(?:不要|别|不用|不必)|(?:不要|别)用?(?:表格|列表|表情|格式)",
+)
 # Kinds in the order in which they are tried, with the words that show them.
 _KINDS = (
     ("entity", _words(r"my name is|call me|my birthday", "我叫|我的名字|我生日|我的生日")),
@@ -105,13 +111,13 @@ def main_pass(text: str, *, fold: bool) -> list[Candidate]:
     ]
 
 
-def lessons(text: str, *, fold: bool) -> list[Candidate]:
-    """Return the sentences in which a user corrects the agent (RS-20)."""
+def lessons(text: str, *, fold: bool, style: bool = False) -> list[Candidate]:
+    """Return the sentences in which a user corrects the agent (RS-20); with ``style``, also the form of its answers."""
     pairs = ((sentence, simplified(sentence, fold=fold)) for sentence in sentences(text))
     return [
         Candidate("lesson", sentence, 0.5 if _QUESTION.search(plain) else 0.8)
         for sentence, plain in pairs
-        if _LESSON.search(plain)
+        if _LESSON.search(plain) or (style and _STYLE.search(plain))
     ]
 
 

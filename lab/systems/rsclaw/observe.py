@@ -193,7 +193,7 @@ class Extractor:
         """Start the extraction of a message, unless the gate or the cap prevents it; return its receipt."""
         settings, fold = self._settings, self._settings.fold_chinese
         # A correction needs something to correct.
-        corrected = lessons(turn.text, fold=fold) if self._answered else []
+        corrected = lessons(turn.text, fold=fold, style=settings.profile == "seed") if self._answered else []
         gate = passes_gate(turn.text, fold=fold)
         if not (gate or corrected):
             return {}

@@ -31,7 +31,7 @@ from lab.systems.contract import (
     Writes,
 )
 from lab.systems.kit import Kit
-from lab.systems.rsclaw.config import FINAL_K, Settings, describe, embedder_named, resolve
+from lab.systems.rsclaw.config import FINAL_K, Settings, describe, embedder_named, resolve, without_effect
 from lab.systems.rsclaw.document import Document
 from lab.systems.rsclaw.extract import Extractions, read_extractions
 from lab.systems.rsclaw.observe import INTERNAL, Observer, channel_of, command_in, default_scope
@@ -159,6 +159,7 @@ class RsclawArm:
             labelled=settings.importance == "label",
             inputs=dict(self.inputs),
             embedder=embedder_named(settings),
+            missing=without_effect(settings),
         )
 
     def with_tokens(self, tokens: int) -> RsclawArm:

@@ -100,6 +100,10 @@ def test_persons_are_digests_whatever_names_them() -> None:
         ("we evaluated redis", [(None, "EVALUATES", "redis")]),
         ("we decided to use clay-pots.", [(None, "DECIDES", "clay-pots")]),
         ("it uses the", []),
+        # What was named before is the subject of a verb that has none beside it.
+        ("Project kilnlab, our oldest, is blocked by [[glaze]]", [("kilnlab", "BLOCKED_BY", "glaze")]),
+        ("Project kilnlab moved, and we chose redis", [("kilnlab", "DECIDES", "redis")]),
+        ("It runs on https://example.org/x", []),
     ],
 )
 def test_verbs_between_names_are_relations(text: str, expected: list[tuple[str | None, str, str]]) -> None:
@@ -125,6 +129,14 @@ def test_graph_of_texts_has_typed_edges_with_evidence() -> None:
     }
     (blocked,) = [edge for edge in graph.edges if edge.type == "BLOCKED_BY"]
     assert (blocked.evidence, blocked.times, blocked.first_ms) == (("obs:3",), 1, 3)
+
+
+def test_block_of_a_named_project_is_no_edge_of_the_decision_and_an_address_is_no_repository() -> None:
+    said = "Project kilnlab, our oldest, is blocked by [[glaze]]; the repo https://github.com/ann/kilnlab is public"
+    found = edges(build([Text("obs:1", said, "decision", ts_ms=1)]))
+    assert ("project:kilnlab", "BLOCKED_BY", "concept:glaze") in found
+    assert not [edge for edge in found if edge[1] == "BLOCKED_BY" and edge[0] != "project:kilnlab"]
+    assert not [edge for edge in found if "repo:https" in edge]
 
 
 def test_capitalized_unknown_subject_is_no_entity() -> None:

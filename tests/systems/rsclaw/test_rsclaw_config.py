@@ -56,6 +56,17 @@ def test_resolve_reads_the_whole_file_of_the_program() -> None:
     assert resolved(MEMORY | {"evolution": whole["evolution"]}) == found
 
 
+def test_short_form_of_the_remote_embedder_is_read_and_its_instruction_is_said_to_be_without_effect() -> None:
+    short = {"embedder": {"remote_url": "http://127.0.0.1:5555/v1"}}
+    assert resolved(short).embedder == {"remote": {"url": "http://127.0.0.1:5555/v1"}}
+    with pytest.raises(UnusableInput, match="both 'local' and 'remote'"):
+        resolved({"embedder": {"remote_url": "x", "local": {"model_dir": "m"}}})
+    asked = {"embedder": {"remote": {"url": "u", "model": "m", "query_instruction": "Find: "}}}
+    for config, missing in ((short, ()), (MEMORY, ()), (asked, ("embedder.remote.query_instruction",))):
+        spec = ArmSpec("rsclaw", "rsclaw", config, "rs.json")
+        assert info_of(spec, make_arm(spec)).missing == missing
+
+
 def test_flags_override_the_profile_one_by_one() -> None:
     found = resolved({"lab": {"profile": "code", "quality": False, "touch": "shown"}})
     assert found == Settings("code", **(CODE | {"quality": False, "touch": "shown"}))

@@ -143,6 +143,24 @@ def test_extractor_counts_only_extractions_that_still_run() -> None:
     assert "dropped" not in extractor.turn(turn(13, "I like coffee"))[1]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_lesson"),
+    [
+        # The document's own example, its translation, and variants.
+        ("回答不要用表格", True),
+        ("回覆請不要用表格。", True),
+        ("Please don't use tables in your answers.", True),
+        ("Never reply with bullet points.", True),
+        # What the user wants, not how the agent answers.
+        ("我不要糖，谢谢", False),
+        ("Do not touch the tablesaw.", False),
+    ],
+)
+def test_form_of_the_answers_is_a_lesson_of_the_document_alone(text: str, is_lesson: bool) -> None:
+    assert bool(lessons(text, fold=True, style=True)) is is_lesson
+    assert lessons(text, fold=True) == []
+
+
 def test_extractor_needs_a_reply_before_a_lesson() -> None:
     extractor = Extractor(Settings(), {})
     assert extractor.turn(turn(0, "that's wrong, use metres")) == ([], {})
