@@ -316,17 +316,19 @@ def decay(
         {"recordRef": f"obs:{one.row.id}", "priority": one.priority, "unused_days": one.days}
         | {"last_used_at": one.last_used_at}
         for one in done.unused
+        if not write
     ]
 
     def show(receipt: dict[str, Any]) -> None:
         _emit_decay(receipt)
-        if done.unused:
+        # What was archived is summarised (seed 003); what would be is listed, to be looked at before.
+        if items:
             emit_table(
                 ["observation", "priority", "kind", "days without use"],
                 [[one.row.id, one.priority, one.row.kind or "-", one.days] for one in done.unused[:SHOWN]],
                 left=3,
             )
-        if len(done.unused) > SHOWN:
+        if len(items) > SHOWN:
             emit(f"… and {len(done.unused) - SHOWN} more; --json lists all.")
 
     return changed("memory ledger decay", ledger, {**done.receipt(), "items": items}, show, write=write)

@@ -18,6 +18,7 @@ from lab.memory.cli.memory_options import (
     Folder,
     Limit,
     OnlyCategory,
+    OnlyScope,
     Reading,
     ScopeName,
     Searching,
@@ -128,7 +129,7 @@ def forget(
 
 def list_(
     folder: Folder,
-    scope: ScopeName = None,
+    scope: OnlyScope = None,
     category: OnlyCategory = None,
     limit: Limit = 50,
     *,
@@ -143,7 +144,7 @@ def list_(
     return finish(result, session)
 
 
-def stats(folder: Folder, scope: ScopeName = None, category: OnlyCategory = None, *, options: Reading) -> Result:
+def stats(folder: Folder, scope: OnlyScope = None, category: OnlyCategory = None, *, options: Reading) -> Result:
     """Count memories by scope and category; describe the table."""
     with opened(folder, "stats", options, scope=scope) as session:
         details = memory_stats(session.context, scope=scope, category=category).details

@@ -46,6 +46,7 @@ _FAILURES = {
     "invalid_output": ("printed no JSON object", 'let it print one, such as {"ok": true}'),
 }
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The LanceDB folder that contains memories.lance.")]
+OnlyScope = Annotated[str | None, typer.Option("--scope", help="Only memories of this scope. [default: all]")]
 ScopeName = Annotated[str | None, typer.Option("--scope", help="The scope. [default: by configuration]")]
 
 

@@ -115,7 +115,7 @@ def skip_warning(context: ToolContext, embedded: Embedded) -> str:
     if embedded.reason is None:
         return ""
     if context.embed is None:
-        return "\nStored without a vector, because there is no embedder: found by its words."
+        return "\n⚠️ Stored without a vector, because there is no embedder: found by its words."
     return (
         f"\n⚠️ Embedding skipped ({embedded.reason}). Stored with a zero vector; recall quality may degrade. "
         "Consider tightening embedding clamp (embedding.maxChars/headChars/maxBytes)."

@@ -55,7 +55,7 @@ def stages_lines(turn: Turn) -> list[str]:
 
 def working_set_lines(turn: Turn, *, full: bool, with_text: bool) -> list[str]:
     """Describe the Working Set: its sections, and the memories that it contains."""
-    receipt = turn.working_set or {}
+    receipt = turn.working_set_receipt(turn.kept) or {}
     if not receipt.get("generated"):
         return ["pinned: nothing"] if receipt.get("enabled") else []
     parts = [f"{count} {name}" for name, count in receipt["sections"].items() if count and name != "goal"]

@@ -96,6 +96,14 @@ def test_facts_lint_with_errors_exits_with_1(here: Place) -> None:
     assert "not checked; give --ledger" in run_here("memory", "facts", "lint", here.facts).stdout
 
 
+def test_facts_whose_ledger_is_not_given_are_unchecked(here: Place) -> None:
+    facts(here, "assert", "gateway", "status", "live", *WHEN, "--write")
+    with_ledger = json.loads(facts(here, "current", "gateway", "--json").stdout)["facts"][0]["status"]
+    for profile, expected in (("seed", "unchecked"), ("upstream", with_ledger)):
+        words = ("memory", "facts", "current", here.facts, "gateway", "--profile", profile, "--json")
+        assert json.loads(run_here(*words).stdout)["facts"][0]["status"] == expected != ""
+
+
 def test_facts_propose_shows_triples_and_figures(tmp_path: Path) -> None:
     text = tmp_path / "notes.md"
     text.write_text("entity:gateway uses redis\n")

@@ -74,8 +74,10 @@ def test_decay_archives_and_lifecycle_revives(lab: Terminal, tmp_path: Path) -> 
     ledger = filled(tmp_path / "l.sqlite", [aged(100), aged(1), aged(500, importance=0.9)])
     command = ("memory", "ledger", "decay", ledger, "--at", "2026-11-23")
     assert "1 observation to archive; P0, which is never archived: 1." in lab(*command)
+    assert [item["recordRef"] for item in json.loads(lab(*command, "--json"))["items"]] == ["obs:1"]
+    # What was archived is summarised without its records (seed 003).
     value = json.loads(lab(*command, "--write", "--json"))
-    assert [item["recordRef"] for item in value["items"]] == ["obs:1"]
+    assert (value["count"], value["by_priority"]["P2"], value["items"]) == (1, 1, [])
     assert "0 observations to archive" in lab(*command)
     revive = ("memory", "ledger", "lifecycle", ledger, 1, "--to", "active", "--reason", "needed", "--at", "2026-11-23")
     assert "soft-archived" in lab(*revive)

@@ -211,9 +211,9 @@ def pack_well_formed(
     """Fit slots into the budget. Lengths are UTF-16 units.
 
     In order: drop slots by the overflow action, except hard and recent ones; shorten slots; drop the comment; drop
-    recent slots that are not hard, from the last one; drop hard slots from the last one; shorten hard rules in the
-    remaining slot. If the block is still too long, cut its text, but never inside a character, an entity or the closing
-    tag. The plugin instead cuts the end of the block wherever the budget ends.
+    recent slots that are not hard, by the overflow action as well; drop hard slots from the last one; shorten hard
+    rules in the remaining slot. If the block is still too long, cut its text, but never inside a character, an entity
+    or the closing tag. The plugin instead cuts the end of the block wherever the budget ends.
 
     ``shorten(slot, units, rules)`` returns a slot that is shorter by that many units if possible, or None; it removes
     hard rules only if ``rules``.
@@ -233,7 +233,8 @@ def pack_well_formed(
         packed = pack_well_formed(slots, budget, hard=hard, shorten=shorten)
         after = packed.receipt["afterChars"]
         return packed._replace(receipt=packed.receipt | {"beforeChars": before, "truncated": before > after})
-    packing.drop(slot for slot in reversed(slots) if slot.id in protected and slot.id not in hard)
+    order = drop_order(slots, budget) or list(reversed(slots))
+    packing.drop(slot for slot in order if slot.id in protected and slot.id not in hard)
     packing.drop(slot for slot in reversed(slots) if slot.id in hard)
     packing.shrink(shorten, rules=True)
     overflow = max(0, packing.over())

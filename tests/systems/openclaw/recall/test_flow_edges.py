@@ -199,20 +199,28 @@ def slot(key: str, created_at: float, units: int) -> Slot:
         ("truncate_tail", 0, "", "ab"),
         ("truncate_oldest", 1, "a", "ac"),
         ("truncate_tail", 0, "b", "ab"),
-        ("truncate_oldest", 3, "", "ab"),
+        ("truncate_oldest", 3, "", "bc"),
         ("truncate_oldest", 3, "ab", "ab"),
         ("truncate_tail", 5, "a", "ab"),
         ("truncate_oldest", 3, "abc", "ab"),
     ],
 )
 def test_pack_drops_one_of_three_slots_in_order(action: str, recent: int, hard: str, kept: str) -> None:
-    """Soft slots that are not protected, then protected ones from the last, then hard ones from the last."""
+    """Soft slots that are not protected, then protected ones in the same order, then hard ones from the last."""
     slots = [slot("a", 10, 100), slot("b", 20, 100), slot("c", 30, 100)]
     packed = pack_well_formed(slots, Budget(True, 330, recent, action), hard=frozenset(hard))
     assert "".join(slot.id for slot in packed.kept) == kept
     assert (packed.receipt["afterChars"], packed.receipt["droppedCount"]) == (js_length(packed.context), 1)
     newest = "cba"[:recent]
     assert packed.receipt["minRecentSlotsHonored"] is (set(newest) <= set(kept))
+
+
+def test_newer_of_two_protected_slots_stays_longer() -> None:
+    """Seed 001: ``truncate_oldest`` drops the oldest first, so that the newest of the protected slots go last."""
+    slots = [slot(key, age, 390) for key, age in zip("caebd", (30, 10, 50, 20, 40), strict=True)]
+    packed = pack_well_formed(slots, Budget(True, 1200, 4, "truncate_oldest"))
+    assert "".join(one.id for one in packed.kept) == "ed"
+    assert packed.receipt["droppedIds"] == ["a", "b", "c"]
 
 
 def test_budget_drops_hard_rules_after_all_other_items(kit: Any) -> None:

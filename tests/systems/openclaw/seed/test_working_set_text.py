@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.systems.openclaw.config.resolve import describe, resolve
+from lab.systems.openclaw.explain import working_set_lines
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.block import escape
 from lab.systems.openclaw.seed.working_set import sections_of
@@ -133,6 +134,8 @@ def test_receipt_counts_what_is_in_the_block(kit: Any, data: st.DataObject) -> N
     receipt, slot = turn.receipt["workingSet"], turn.working_set_slot
     assert receipt["sections"] == sections_of(slot.text if slot else "")
     assert receipt["consumedCount"] == len(turn.covered) == turn.receipt["pinnedByWorkingSet"]["count"]
+    explained = " ".join(" ".join(working_set_lines(turn, full=False, with_text=False)).split())
+    assert f", {receipt['chars']} characters" in explained or not receipt["generated"]
 
 
 # --- receipts under the old policy
