@@ -40,7 +40,7 @@ from lab.memory.tools.context import ToolContext
 from lab.memory.tools.redact import redactor
 from lab.memory.tools.session import CLOCK_AND_IDS, Session
 from lab.retrieval.faults import Faults
-from lab.systems.files.folder import Entry, Folder
+from lab.systems.files.folder import SUFFIXES, Entry, Folder, read_documents
 from lab.systems.files.index import FileIndex
 from lab.systems.files.search import candidates
 from lab.systems.files.settings import Reader, read_settings
@@ -62,11 +62,8 @@ _ADDRESS = re.compile(r"https?://\S+")
 _NEWER = ("superseded_by", "supersededBy")
 # Rows that name a successor, or rows that they supersede. The index would miss details that changed after ingest.
 _LINKED = "instr(detail_json, 'supersede') > 0"
-SUFFIXES = (".md", ".markdown", ".txt")
 # The release of the host whose search by words is used, and the size of a chunk in its tokens.
 RELEASE, CHUNK = "2026.9.6", 120
-# A larger file does not count as a document.
-MOST_BYTES = 2_000_000
 WORDS_ONLY, NO_DOCUMENTS = "no_vectors_words_only", "no_documents"
 _BY_WORDS: Faults = frozenset({"embedder_down"})
 # What a source is, as a message says what to give.
@@ -341,35 +338,6 @@ class DocumentsLane:
             index = FileIndex(folder, settings, _NoVectors())
             index.sync()
         return index
-
-
-def read_documents(folder: Path) -> tuple[dict[str, str], int]:
-    """Return the texts of the documents below a folder by path, and the number of files that cannot be read as such."""
-    texts: dict[str, str] = {}
-    skipped = 0
-    root = folder.resolve()
-    try:
-        paths = sorted(root.rglob("*"))
-    except OSError:
-        # Its folder may not be entered.
-        return {}, 0
-    for path in paths:
-        inside = path.relative_to(root)
-        if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in inside.parts):
-            continue
-        try:
-            # A citation is UTF-8, as a name need not be.
-            inside.as_posix().encode()
-            if not path.resolve().is_relative_to(root) or not path.is_file():
-                continue
-            if path.stat().st_size > MOST_BYTES:
-                skipped += 1
-                continue
-            texts[inside.as_posix()] = path.read_text(encoding="utf-8")
-        except (OSError, RuntimeError, UnicodeError):
-            # A link that leads to itself is a RuntimeError before Python 3.13.
-            skipped += 1
-    return texts, skipped
 
 
 @dataclass(frozen=True, slots=True)

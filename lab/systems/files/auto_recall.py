@@ -88,8 +88,10 @@ class AutoRecallArm:
             "timeoutMs": self.timeout_ms,
             "memorySearch": self.host.config(),
         }
-        missing = self.host.missing
-        return ArmInfo(self.name, "auto_recall", self.depth, self.depth, config, writes=True, missing=missing)
+        inputs, missing = self.host.inputs(), self.host.missing
+        return ArmInfo(
+            self.name, "auto_recall", self.depth, self.depth, config, writes=True, missing=missing, inputs=inputs
+        )
 
     def with_tokens(self, tokens: int) -> AutoRecallArm:
         """Return the arm with another budget and as many results as fit."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.base.errors import UnusableInput
 from lab.base.files import private_folder
 from lab.base.utf16 import js_length
 from lab.recordings.model import MUST, Memory, Turn
@@ -160,6 +161,11 @@ CURATED, NOTES, DRAFTS, SESSIONS = "MEMORY.md", "memory", "memory/drafts", "sess
 WRAP = 800
 _NAMES = {"user": "User", "assistant": "Assistant"}
 _SILENT = frozenset({"", "HEARTBEAT_OK", "NO_REPLY"})
+# The host reads Markdown alone. What is outside of the workspace gets a folder of its own.
+MARKDOWN, EXTRA = (".md",), "extra"
+SUFFIXES = (".md", ".markdown", ".txt")
+# A larger file does not count as a document.
+MOST_BYTES = 2_000_000
 # An entry with its lines.
 Written = tuple[Entry, tuple[str, ...]]
 
@@ -278,3 +284,57 @@ def _wrapped(text: str) -> list[str]:
 def _day(time_ms: int) -> str:
     """Return the day in UTC as ``YYYY-MM-DD``."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d}"
+
+
+def read_documents(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> tuple[dict[str, str], int]:
+    """Return the texts of the documents below a folder by path, and the number of files that cannot be read as such."""
+    texts: dict[str, str] = {}
+    skipped = 0
+    root = folder.resolve()
+    try:
+        paths = sorted(root.rglob("*"))
+    except OSError:
+        # Its folder may not be entered.
+        return {}, 0
+    for path in paths:
+        inside = path.relative_to(root)
+        if path.suffix.lower() not in suffixes or any(part.startswith(".") for part in inside.parts):
+            continue
+        try:
+            # A citation is UTF-8, as a name need not be.
+            inside.as_posix().encode()
+            if not path.resolve().is_relative_to(root) or not path.is_file():
+                continue
+            if path.stat().st_size > MOST_BYTES:
+                skipped += 1
+                continue
+            texts[inside.as_posix()] = path.read_text(encoding="utf-8")
+        except (OSError, RuntimeError, UnicodeError):
+            # A link that leads to itself is a RuntimeError before Python 3.13.
+            skipped += 1
+    return texts, skipped
+
+
+def operators_files(paths: Sequence[str]) -> dict[str, str]:
+    """Return the texts of the operator's own Markdown files by their path in the workspace (seed 004).
+
+    ``paths`` are those of ``memorySearch.extraPaths``, from the current folder: folders and single files. Raises
+    :class:`UnusableInput` for one that has no Markdown.
+    """
+    texts: dict[str, str] = {}
+    for given in paths:
+        root = Path(given).expanduser()
+        found = read_documents(root, MARKDOWN)[0] if root.is_dir() else _file(root)
+        if not found:
+            raise UnusableInput(f"extraPaths: {given}: no Markdown that can be read; expected a folder or a file")
+        texts |= {f"{EXTRA}/{root.name}/{path}".rstrip("/"): text for path, text in found.items()}
+    return texts
+
+
+def _file(path: Path) -> dict[str, str]:
+    if path.suffix.lower() not in MARKDOWN:
+        return {}
+    try:
+        return {"": path.read_text(encoding="utf-8")}
+    except (OSError, UnicodeError):
+        return {}

@@ -46,7 +46,10 @@ class MemoryCoreArm:
     def describe(self) -> ArmInfo:
         """Describe the arm. A result may hold many memories, so every rank of the ranking may be injected."""
         config, missing = self.settings.config(), self.settings.missing
-        return ArmInfo(self.name, "memory_core", self.depth, self.depth, config, writes=True, missing=missing)
+        inputs = self.settings.inputs()
+        return ArmInfo(
+            self.name, "memory_core", self.depth, self.depth, config, writes=True, missing=missing, inputs=inputs
+        )
 
     def with_tokens(self, tokens: int) -> MemoryCoreArm:
         """Return the arm with a budget, and as many results as fit."""

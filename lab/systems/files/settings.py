@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.files import digest
 from lab.base.shape import with_keys
+from lab.systems.files.folder import operators_files
 
 SOURCES = ("memory", "sessions")
 TOKENIZERS = ("unicode61", "trigram")
@@ -22,7 +24,6 @@ HOSTS_OWN = (
     "cache",
     "sync",
     "multimodal",
-    "extraPaths",
     "experimental",
     "rememberAcrossConversations",
     "inputType",
@@ -59,7 +60,8 @@ RELEASES = {
 class Settings:
     """The host's search. ``sources`` None: notes, and transcripts too if the system captures.
 
-    ``missing`` names keys of the host that do not apply here.
+    ``extra_paths`` are files and folders of the operator, searched beside what the recording gives. ``missing`` names
+    keys of the host that do not apply here.
     """
 
     version: str
@@ -71,12 +73,17 @@ class Settings:
     overlap: int = 80
     vector_weight: float = 0.7
     text_weight: float = 0.3
+    extra_paths: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
     @property
     def chunk_key(self) -> Hashable:
         """What chunks depend on besides the files."""
-        return self.sources, self.tokens, self.overlap, self.release.by_entry
+        return self.sources, self.tokens, self.overlap, self.release.by_entry, self.extra_paths
+
+    def inputs(self) -> dict[str, str]:
+        """Return a digest of the operator's files."""
+        return {"extraPaths": digest(operators_files(self.extra_paths))} if self.extra_paths else {}
 
     @property
     def release(self) -> Release:
@@ -85,7 +92,8 @@ class Settings:
 
     def config(self) -> dict[str, Any]:
         """Return the settings in the host's spelling; ``release`` is the lab's own key."""
-        return {
+        own = {"extraPaths": list(self.extra_paths)} if self.extra_paths else {}
+        return own | {
             "release": self.version,
             "sources": None if self.sources is None else list(self.sources),
             "store": {"fts": {"tokenizer": self.tokenizer}},
@@ -163,7 +171,7 @@ def read_settings(value: object, where: str, version: str) -> Settings:
 
     Raises :class:`UnusableInput` for unknown keys and values out of range.
     """
-    known = ("release", "sources", "store", "chunking", "query")
+    known = ("release", "sources", "store", "chunking", "query", "extraPaths", "paths")
     top = Reader(value, where, (*known, *HOSTS_OWN))
     fts = top.inner("store", ("fts", "vector")).inner("fts", ("tokenizer",))
     chunking = top.inner("chunking", ("tokens", "overlap"))
@@ -180,6 +188,8 @@ def read_settings(value: object, where: str, version: str) -> Settings:
         overlap=chunking.whole("overlap", min(80, tokens - 1), 0, tokens - 1),
         vector_weight=hybrid.number("vectorWeight", 0.7, 0, 1),
         text_weight=hybrid.number("textWeight", 0.3, 0, 1),
+        # Older files of the host name them ``paths``.
+        extra_paths=(*top.texts("extraPaths", ()), *top.texts("paths", ())),
         missing=tuple(key for key in HOSTS_OWN if top.get(key) is not None),
     )
 

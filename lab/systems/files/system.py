@@ -28,7 +28,7 @@ from lab.systems.contract import (
     Stored,
     Writes,
 )
-from lab.systems.files.folder import Folder, Written, draft_of, note_of, transcript_of
+from lab.systems.files.folder import Entry, Folder, Written, draft_of, note_of, operators_files, transcript_of
 from lab.systems.files.index import SNIPPET, FileIndex
 from lab.systems.files.search import Found, Hit, candidates, depth_of, selected
 from lab.systems.files.settings import Settings
@@ -103,6 +103,10 @@ class FileMemory(MemorySystem):
         if self._leads and shares:
             kit.shared[key] = self.index
         self._folder = self.index.folder
+        if self._leads and "memory" in self._sources:
+            for path, text in operators_files(settings.extra_paths).items():
+                # It is context, and no memory of the recording.
+                self._folder.append(path, Entry("", "", (path,)), text.removesuffix("\n").split("\n"), 0)
 
     def remember(self, memories: Sequence[Memory]) -> None:
         """Write memories into notes."""

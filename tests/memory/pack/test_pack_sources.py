@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.memory.pack.sources import KEYS, Sources, read_documents, read_sources
+from lab.memory.pack.sources import KEYS, Sources, read_sources
 from lab.memory.pack.system import PackSystem
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import RecallCall
 from lab.systems.contract import Detail
+from lab.systems.files.folder import read_documents
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 from tests.memory.ledger.ledgers import NOW, filled

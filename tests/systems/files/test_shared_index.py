@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import make_plan
@@ -21,7 +23,7 @@ from lab.systems.files.index import FileIndex
 from lab.systems.kit import Kit
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
-from tests.playing import OPERATORS, arms_named, tools_for
+from tests.playing import OPERATORS, arms_named, kit_for, tools_for
 
 ARMS = tuple(f"{name}{budget}" for name in ("memory_core", "auto_recall") for budget in ("", "@64", "@256"))
 
@@ -49,6 +51,33 @@ def answers_of(arms: Sequence[str], source: str = "given") -> list[Answered]:
     sources.rehearsed.clear()
     recording = plan.recordings[0]
     return list(replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms, infos=plan.infos))
+
+
+def test_operators_own_files_are_found_and_are_no_items(tmp_path: Path) -> None:
+    """Seed 004: MEMORY.md, wiki pages and any other path of ``memorySearch.paths``."""
+    (tmp_path / "wiki" / "deep").mkdir(parents=True)
+    (tmp_path / "wiki" / "deep" / "harbor.md").write_text("# Harbor\n\nThe zeppelin of the harbor is amber.\n")
+    (tmp_path / "wiki" / "notes.txt").write_text("The zeppelin is no Markdown.")
+    (tmp_path / "MEMORY.md").write_text("- The zeppelin lands at noon.")
+    paths = [str(tmp_path / "wiki"), str(tmp_path / "MEMORY.md")]
+    ask = Ask("t", "what colour has the zeppelin of the harbor?", 0, session="s")
+    for name, config in (
+        ("memory_core", {"extraPaths": paths, "query": {"minScore": 0}}),
+        ("memory_core", {"paths": paths, "query": {"minScore": 0}}),
+        ("auto_recall", {"minScore": 0, "memorySearch": {"extraPaths": paths}}),
+    ):
+        arm = make_arm(ArmSpec(name, name, config, "c.json"))
+        again = make_arm(ArmSpec(name, name, arm.describe().config, "c.json"))
+        assert again.describe() == arm.describe()
+        assert list(arm.describe().inputs) == ["extraPaths"]
+        with closing(kit_for(arm, ask.text)) as kit, closing(arm.open(kit)) as memory:
+            recall = memory.recall(ask)
+        assert "zeppelin of the harbor is amber" in recall.context
+        assert "lands at noon" in recall.context
+        assert "no Markdown" not in recall.context
+        assert (recall.items, recall.injected) == ((), 0)
+    with pytest.raises(UnusableInput, match="extraPaths: none: no Markdown"):
+        make_arm(ArmSpec("memory_core", "memory_core", {"extraPaths": ["none"]}, "c.json")).describe()
 
 
 def without_times(answers: Sequence[Answered]) -> list[Any]:
