@@ -236,6 +236,8 @@ PLUGIN: dict[str, Knob | Section] = {
             "skipFallbackOnInvalidScope": flag(True),
             "validationMode": choice("strict", "normalize", "none"),
             "maxScopeLength": whole(64, 8, 256),
+            # Two sentences of seed 001: fallbacks serve an insufficient scope, or only an empty one.
+            "fallbackWhen": choice("insufficient", "empty", only_seed=True),
         }
     ),
     "budget": Section(

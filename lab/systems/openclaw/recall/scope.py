@@ -24,7 +24,7 @@ _STRICT = re.compile(r"[a-z0-9][a-z0-9._:/-]*")
 
 @dataclass(frozen=True, slots=True)
 class ScopePolicy:
-    """The plugin's ``scopePolicy``."""
+    """The plugin's ``scopePolicy``; ``fallback_when``: while slots remain, or only if there is nothing."""
 
     enabled: bool = True
     default_scope: str = GLOBAL
@@ -33,6 +33,7 @@ class ScopePolicy:
     max_length: int = 64
     fallback_marker: bool = True
     skip_fallback_on_invalid: bool = True
+    fallback_when: str = "insufficient"
 
 
 class Normalised(NamedTuple):
@@ -166,7 +167,8 @@ def select_in_scopes(
     used: list[str] = []
     from_primary = 0
     for scope, origin in plan:
-        if len(selection.picked) >= limit:
+        is_barred = origin == "fallback" and policy.fallback_when == "empty" and selection.picked
+        if len(selection.picked) >= limit or is_barred:
             break
         count = len(selection.picked)
         selection = joined(selection, choose(scope, max(1, limit - count)), "" if origin == "primary" else f"{scope}:")

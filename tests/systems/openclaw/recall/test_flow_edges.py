@@ -80,6 +80,16 @@ def test_scope_tag_selects_the_scope_and_fallbacks_fill_the_rest(kit: Any) -> No
     assert (talk.hot(full), full.receipt["fallback"]["consulted"]) == (["w"], False)
 
 
+def test_fallback_for_an_empty_scope_alone(kit: Any) -> None:
+    rows = [kit.row("w", "gateway one", scope="work"), kit.row("h", "gateway two", scope="home")]
+    config = kit.flow(scopes={"fallback_scopes": ("home",)})
+    talk = kit.Talk(rows, config)
+    empty = kit.changed(config, scopes={"fallback_when": "empty"})
+    for scope, expected, always in (("work", ["w"], ["w", "h"]), ("away", ["h"], ["h"])):
+        assert talk.hot(talk.say(ASK, scope=scope, config=empty)) == expected
+        assert talk.hot(talk.say(ASK, scope=scope)) == always
+
+
 def test_invalid_scope_tag_has_no_fallback(kit: Any) -> None:
     rows = [kit.row("h", "gateway two", scope="home"), kit.row("x", "gateway four")]
     config = kit.flow(scopes={"fallback_scopes": ("home",)})
