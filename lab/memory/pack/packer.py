@@ -67,8 +67,9 @@ MOST_QUERY = 4_000
 BLANK, QUERY_CUT, NO_BUDGET = "query_blank", f"query_cut_to_{MOST_QUERY}_characters", "budget_zero"
 # So many candidates are shortened at once if they do not fit; the others only after all whole texts had their turn.
 FIRST = 10
-# A pack of so many lines takes no candidate that was graded as filler: 5 to 15 lines of relevant state (seed 003).
-FEWEST, GRADED_IGNORE = 5, "graded_ignore"
+# Seed 003: 5 to 15 lines of relevant state. A pack of the fewest lines takes no filler, which is graded ignore, unless
+# its limit is above the most: then only the budget decides.
+FEWEST, MOST_LINES, GRADED_IGNORE = 5, 15, "graded_ignore"
 # How many dissenting candidates are tried.
 TRIES = 3
 
@@ -273,8 +274,8 @@ class _Walk:
         details = 0
         slots -= last is not None
         if not settings.is_upstream:
-            # Events above their quota take what the others leave, and so does what was graded as filler.
-            candidates = sorted(candidates, key=lambda one: (one.importance == IGNORE, one.ref in self._capped))
+            # Events above their quota take what the others leave, and so does filler.
+            candidates = sorted(candidates, key=lambda one: (self._is_filler(one), one.ref in self._capped))
         # It grows: whatever follows the first candidates is shortened only after all whole texts had their turn.
         queue = [(one, settings.is_upstream or at < FIRST) for at, one in enumerate(candidates)]
         for one, may_shorten in queue:
@@ -283,7 +284,7 @@ class _Walk:
             said = self._said(one)
             is_full = len(lines) >= slots
             reason = self._out.get(one.ref) or (MAX_ITEMS if is_full else None)
-            if one.importance == IGNORE and len(lines) >= FEWEST and not settings.is_upstream:
+            if len(lines) >= FEWEST and self._is_filler(one):
                 reason = reason or GRADED_IGNORE
             if one.ref in self._capped:
                 # It keeps that reason, whether it takes a free slot or not.
@@ -360,6 +361,10 @@ class _Walk:
             if line in again and dissent.against in {kept.candidate.ref for kept in again}:
                 return again, new, dissent
         return lines, decisions, None
+
+    def _is_filler(self, one: Candidate) -> bool:
+        settings = self._settings
+        return one.importance == IGNORE and settings.limit <= MOST_LINES and not settings.is_upstream
 
     def _said(self, one: Candidate) -> tuple[str, ...]:
         """Return the reasons that a candidate has whether it is included or not."""

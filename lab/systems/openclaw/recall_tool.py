@@ -49,7 +49,7 @@ class Recalled:
     @property
     def details(self) -> dict[str, Any]:
         """The result in JSON: memories and documents with their scores, and the receipt."""
-        memories = [_details(pick, row) for pick, row in self.hits]
+        memories = [_details(pick, row) | ({} if self.upstream else _parts(pick)) for pick, row in self.hits]
         details: dict[str, Any] = {"count": len(memories), "memories": memories}
         if self.docs is not None:
             details["docs"] = [shown_doc(hit, upstream=self.upstream) for hit in self.docs]
@@ -207,6 +207,11 @@ def _view(hits: tuple[tuple[Picked, Row], ...], docs: tuple[DocHit, ...]) -> str
     if docs:
         parts.append(f"Docs ({len(docs)}):\n{docs_view(docs)}")
     return "\n\n".join(parts)
+
+
+def _parts(pick: Picked) -> dict[str, Any]:
+    """Return the parts of a score, and the tier that the memory passed in (seed 001: lightweight explanations)."""
+    return {"ftsRank": pick.candidate.fts_rank, "vecRank": pick.candidate.vec_rank, "tier": pick.tier}
 
 
 def _details(pick: Picked, row: Row) -> dict[str, Any]:

@@ -66,6 +66,8 @@ def test_filler_gets_in_only_while_a_pack_has_fewer_than_five_lines() -> None:
     # What stands first is still the most relevant.
     assert done.refs == ("f0", "f1", "g0", "g1", "g2")
     assert reasons(done)["f2"] == ("trust_allowed", "graded_ignore")
+    # A limit of over 15 lines leaves it to the budget.
+    assert len(packed("x", *filler, *facts, limit=16).refs) == 9
     assert len(packed("x", *filler, *facts, profile="upstream", dissent=False, most_details=0).refs) == 9
 
 
