@@ -10,7 +10,7 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.cli import options
 from lab.cli.options import LABELLED, takes_replay_options
-from lab.cli.output import announce, emit, emit_folded, emit_trial
+from lab.cli.output import announce, emit, emit_folded, emit_table, emit_trial
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
@@ -44,6 +44,18 @@ def acceptance(
         int | None,
         typer.Option("--screen", min=1, help="Rows of a screen of 80 columns, for criterion 5. [default: 24]"),
     ] = None,
+    readings: Annotated[
+        bool, typer.Option("--readings", help="Also judge every candidate under the four readings of the quotas.")
+    ] = False,
+    floor_from: Annotated[
+        str | None,
+        typer.Option(
+            "--floor-from",
+            metavar="SET[:FORMAT]",
+            help="Calibrate the floor of --readings on this set, which is not judged. [default: shipped:operators; for "
+            "that set, the floor of RealMem]",
+        ),
+    ] = None,
     jobs: options.Jobs = 1,
 ) -> Result:
     """Judge the acceptance criteria of the design documents.
@@ -58,26 +70,43 @@ def acceptance(
     from lab.studies.acceptance.arms import CANDIDATES
     from lab.studies.acceptance.verdict import accept_run, accept_set, write_files
 
+    if floor_from is not None and not readings:
+        raise UnusableInput("--floor-from: calibrates the floor of --readings; add --readings")
     candidates = tuple(candidate or CANDIDATES)
     path = Path(request.path)
     if options.is_run(path):
         folder = out or path / "acceptance"
-        verdict = accept_run(open_run(path), candidates=candidates, screen=screen)
+        verdict = accept_run(
+            open_run(path), candidates=candidates, screen=screen, readings=readings, floor_from=floor_from
+        )
     else:
         if out is None:
             raise UnusableInput("--out: is required for a set; it is the folder for the runs and the verdict")
         folder = out
-        verdict = accept_set(request, out, candidates=candidates, screen=screen, jobs=jobs, announce=announce)
+        verdict = accept_set(
+            request,
+            out,
+            candidates=candidates,
+            screen=screen,
+            readings=readings,
+            floor_from=floor_from,
+            jobs=jobs,
+            announce=announce,
+        )
     files = [*write_files(verdict, folder), write_page(verdict, folder)]
     return Result(verdict, lambda verdict: _show(verdict, files), error=typer.Exit(verdict.exit_code))
 
 
 def _show(verdict: Acceptance, files: list[Path]) -> None:
-    from lab.studies.acceptance.verdict import headline, shown_status
+    from lab.studies.acceptance.verdict import HEADERS, headline, readings_table, shown_status
 
     emit_trial(verdict.trial)
     emit_folded(headline(verdict))
     emit_folded(verdict.about)
+    if verdict.floor:
+        emit_folded(f"floor {verdict.floor.value:g}: {verdict.floor.origin}")
+        emit()
+        emit_table(HEADERS, readings_table(verdict), left=2)
     arm = None
     for result in verdict.results:
         if result.arm != arm:

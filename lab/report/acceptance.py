@@ -11,7 +11,7 @@ from lab.gate.line import Line
 from lab.report.build import render
 from lab.runs.notes import trial_line
 from lab.studies.acceptance.criteria import CRITERIA, M1, Result, Test
-from lab.studies.acceptance.verdict import Acceptance, headline, shown_status
+from lab.studies.acceptance.verdict import HEADERS, Acceptance, headline, readings_table, shown_status
 
 PAGE = "acceptance.html"
 
@@ -29,6 +29,8 @@ def write_page(acceptance: Acceptance, folder: Path) -> Path:
         "runs": acceptance.runs,
         "arms": arms,
         "readings": acceptance.readings,
+        "floor": acceptance.floor,
+        "compared": {"headers": HEADERS, "rows": readings_table(acceptance)},
         "criteria": [
             {
                 "id": criterion.id,

@@ -1,8 +1,9 @@
 """Run `lab acceptance` on the shipped set and on public sets, and print the tables of docs/acceptance.md.
 
-The second table is `lab gate --policy rollout` with each candidate in turn, over the same replays.
+The second table is `lab gate --policy rollout` with each candidate in turn, over the same replays. With --readings, the
+only table has the two default candidates under each reading.
 
-python tests/trials/acceptance_table.py --out FOLDER [--realmem DIR] [--locomo DIR] [--set NAME …]
+python tests/trials/acceptance_table.py --out FOLDER [--realmem DIR] [--locomo DIR] [--set NAME …] [--readings]
 
 Finished replays in FOLDER are not repeated, so a second call only prints.
 """
@@ -40,22 +41,31 @@ def main() -> None:
     parser.add_argument("--locomo", type=Path)
     parser.add_argument("--jobs", default="1")
     parser.add_argument("--set", action="append", choices=list(SETS))
+    parser.add_argument("--readings", action="store_true")
     given = parser.parse_args()
+    candidates = CANDIDATES[:2] if given.readings else CANDIDATES
     verdicts = ["| set | candidate | `rollout` | fails | tiers |", "| --- | --- | --- | --- | --- |"]
-    print("| set | arm | 1 | 2 | 3 | 4 | 5 |\n| --- | --- | --- | --- | --- | --- | --- |")
+    columns = ["reading", "rollout", "hit"] if given.readings else []
+    headers = ["set", "arm", *"12345", *columns]
+    print(f"| {' | '.join(headers)} |\n{'| --- ' * len(headers)}|")
     for name in given.set or SETS:
         words = [word.format(realmem=given.realmem, locomo=given.locomo) for word in SETS[name]]
         if "None" in words:
             continue
         folder = given.out / name.replace(", ", "-").replace(" ", "-").lower()
-        judged = [word for candidate in CANDIDATES for word in ("--candidate", candidate)]
+        judged = [word for candidate in candidates for word in ("--candidate", candidate)]
+        judged += ["--readings"] if given.readings else []
         command = [sys.executable, "-m", "lab", "acceptance", *words, "--hard-rules", "3", *judged]
         done = subprocess.run([*command, "--out", str(folder), "--jobs", given.jobs, "--json"], stdout=subprocess.PIPE)
         if done.returncode not in (0, 1, 3):
             raise SystemExit(done.returncode)
+        if given.readings:
+            print("\n".join(_of_readings(name, json.loads(done.stdout))), flush=True)
+            continue
         print("\n".join(_rows(name, json.loads(done.stdout))), flush=True)
         verdicts += [f"| {name} | `{arm}` | {_rollout(folder, arm)} |" for arm in CANDIDATES]
-    print("\n".join(["", *verdicts]))
+    if not given.readings:
+        print("\n".join(["", *verdicts]))
 
 
 def _rollout(folder: Path, candidate: str) -> str:
@@ -81,6 +91,20 @@ def _rows(name: str, verdict: dict[str, Any]) -> list[str]:
         cells = [_cell(result) for result in of_arm]
         rows.append("| " + " | ".join([name if not rows else "", f"`{arm}`", *cells]).strip() + " |")
     return [*rows, f"| | M1: `hybrid` over `vector` | {_cell(m1)} | | | | |"]
+
+
+def _of_readings(name: str, verdict: dict[str, Any]) -> list[str]:
+    floor = verdict["floor"]
+    return [f"| {name}, floor {floor['value']:g} |"] + [
+        "| "
+        + " | ".join(
+            ["", f"`{row['of']}`"]
+            + [_cell(result) for result in verdict["criteria"] if result["arm"] == row["arm"]]
+            + [row["reading"], WORDS[row["rollout"]], f"{row['hit']:.3f}"]
+        ).strip()
+        + " |"
+        for row in verdict["compared"]
+    ]
 
 
 def _cell(result: dict[str, Any]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json, write_atomically
@@ -13,6 +13,7 @@ from lab.base.shape import deep_merge
 from lab.replay.labels import NICE_OF_REST
 from lab.replay.plan import Plan
 from lab.runs.request import ReplayRequest
+from lab.studies.acceptance.readings import READINGS, Reading, Variant
 from lab.studies.draws import saturating
 from lab.systems.contract import ArmInfo
 from lab.systems.registry import info_of, make_arm, parse_arms
@@ -25,16 +26,8 @@ REFERENCES = (OLD, HYBRID, VECTOR)
 # The largest must share of the second replay: most memories are must_remember, and some are nice.
 LARGE = 0.60
 NO_DEDUPE = {"autoRecall": {"dedupeBackbone": False}}
-# The knob of seed 000's "remaining slots", and the reading that is not its default.
-READING: tuple[tuple[str, ...], str] = (("autoRecall", "quotas", "wildcard"), "best")
-
-
-class Variant(NamedTuple):
-    """An arm that differs from a candidate in one setting: its name, and how it is described."""
-
-    arm: str
-    of: str
-    about: str
+# The older name of `quotas.wildcard` takes precedence, so a variant has both if its candidate has the older one.
+CAPS = {"strict": "strict", "best": "reservation"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +35,8 @@ class Cast:
     """The arms of a verdict, as ``--arm`` takes them.
 
     ``candidates`` are judged. ``plain`` maps a candidate to the arm without de-duplication of its Working Set; a
-    candidate without a Working Set has none, and is in ``without_working_set``. ``readings`` are candidates under the
-    other reading of a knob.
+    candidate without a Working Set has none, and is in ``without_working_set``. ``readings`` are the candidates under
+    each reading, if they are compared.
     """
 
     candidates: tuple[str, ...]
@@ -58,14 +51,20 @@ class Cast:
         return tuple(
             name
             for candidate in self.candidates
-            for name in (candidate, *(variant.arm for variant in self.readings if variant.of == candidate))
+            for name in (candidate, *(variant.arm for variant in self.others if variant.of == candidate))
         )
 
+    @property
+    def others(self) -> tuple[Variant, ...]:
+        """Return the readings that are not the candidate's own."""
+        return tuple(variant for variant in self.readings if variant.arm != variant.of)
 
-def cast_of(request: ReplayRequest, candidates: Sequence[str], folder: Path) -> Cast:
+
+def cast_of(request: ReplayRequest, candidates: Sequence[str], folder: Path, floor: float | None = None) -> Cast:
     """Return the arms to replay for these candidates (``NAME`` or ``NAME=FILE``).
 
-    Configurations of variants are written into ``folder``. Raises :class:`UnusableInput` for an unknown arm.
+    With a ``floor``, they are replayed under each reading. Configurations of variants are written into ``folder``.
+    Raises :class:`UnusableInput` for an unknown arm, and for one without quotas that is to have readings.
     """
     shared = Path(request.config) if request.config else None
     specs = [
@@ -79,13 +78,16 @@ def cast_of(request: ReplayRequest, candidates: Sequence[str], folder: Path) -> 
         arms.append(text)
         info = info_of(spec, make_arm(spec))
         variants = [(spec.name, spec.config)]
-        path, other = READING
-        if _value(info.config, path) not in (None, other):
-            changed = _nested(path, other)
-            variant = Variant(f"{spec.name}-{path[-1]}-{other}", spec.name, f"{path[-1]}: {other}")
+        for reading, settings in _readings(info, floor):
+            if _holds(info, settings):
+                readings.append(Variant(spec.name, spec.name, reading.name))
+                continue
+            variant = Variant(f"{spec.name}-{reading.name}", spec.name, reading.name)
             readings.append(variant)
-            arms.append(_written(variant.arm, spec, changed, folder))
-            variants.append((variant.arm, deep_merge(spec.config or {}, changed)))
+            if _value(spec.config or {}, ("autoRecall", "quotas", "caps")) is not None:
+                settings = deep_merge(settings, {"autoRecall": {"quotas": {"caps": CAPS[reading.wildcard]}}})
+            arms.append(_written(variant.arm, spec, settings, folder))
+            variants.append((variant.arm, deep_merge(spec.config or {}, settings)))
         for name, config in variants:
             if has_working_set(info):
                 arm = f"{name}-no-dedupe"
@@ -96,11 +98,13 @@ def cast_of(request: ReplayRequest, candidates: Sequence[str], folder: Path) -> 
     return Cast(tuple(judged), plain, tuple(readings), tuple(arms), frozenset(without))
 
 
-def cast_in(arms: Sequence[ArmInfo], candidates: Sequence[str], where: str, command: str) -> Cast:
+def cast_in(
+    arms: Sequence[ArmInfo], candidates: Sequence[str], where: str, command: str, floor: float | None = None
+) -> Cast:
     """Return the arms of a run that hold these candidates.
 
-    The arm without de-duplication is found by its configuration. Raises :class:`UnusableInput` for a missing arm, with
-    the ``command`` that adds it.
+    The arms without de-duplication, and with a ``floor`` those of the readings, are found by their configurations.
+    Raises :class:`UnusableInput` for a missing arm, with the ``command`` that adds it.
     """
     known = {arm.name: arm for arm in arms}
     names = [candidate.partition("=")[0] for candidate in candidates]
@@ -108,21 +112,39 @@ def cast_in(arms: Sequence[ArmInfo], candidates: Sequence[str], where: str, comm
         raise UnusableInput(
             f"{where}: has no arm {', '.join(map(repr, missing))}, which acceptance needs; add it with: {command}"
         )
-    path, other_value = READING
-    readings = tuple(
-        Variant(arm, name, f"{path[-1]}: {other_value}")
-        for name in names
-        if _value(known[name].config, path) not in (None, other_value)
-        for arm in _like(arms, known[name], deep_merge(known[name].config, _nested(path, other_value)))
-    )
+    readings: list[Variant] = []
+    for name in names:
+        for reading, settings in _readings(known[name], floor):
+            like = _like(arms, known[name], deep_merge(known[name].config, settings))
+            if not like:
+                raise UnusableInput(
+                    f"{where}: has no arm {name} under the reading {reading.name}; give the recordings to `lab "
+                    "acceptance --readings`, which replays every reading"
+                )
+            readings.append(Variant(name if name in like else like[0], name, reading.name))
     plain: dict[str, str] = {}
-    judged = (*names, *(variant.arm for variant in readings))
+    judged = (*names, *(variant.arm for variant in readings if variant.arm not in names))
     for name in judged:
         config = deep_merge(known[name].config, NO_DEDUPE)
         if has_working_set(known[name]):
             plain.update((name, other) for other in _like(arms, known[name], config))
     without = frozenset(name for name in judged if not has_working_set(known[name]))
-    return Cast(tuple(names), plain, readings, tuple(known), without)
+    return Cast(tuple(names), plain, tuple(readings), tuple(known), without)
+
+
+def _readings(arm: ArmInfo, floor: float | None) -> Iterator[tuple[Reading, dict[str, Any]]]:
+    """Yield the readings that an arm is compared under, with their settings; none without a floor."""
+    if floor is None:
+        return
+    if _value(arm.config, ("autoRecall", "quotas", "wildcard")) is None:
+        raise UnusableInput(f"--readings: candidate {arm.name} has no quotas.wildcard, so it has no readings")
+    for reading in READINGS:
+        yield reading, reading.settings(floor)
+
+
+def _holds(arm: ArmInfo, settings: Mapping[str, Any]) -> bool:
+    """Return whether an arm's configuration has these settings."""
+    return deep_merge(arm.config, settings) == arm.config
 
 
 def _like(arms: Sequence[ArmInfo], arm: ArmInfo, config: Mapping[str, Any]) -> list[str]:
@@ -159,13 +181,6 @@ def _value(config: Mapping[str, Any], path: Sequence[str]) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
-
-
-def _nested(path: Sequence[str], value: Any) -> dict[str, Any]:
-    nested: Any = value
-    for name in reversed(path):
-        nested = {name: nested}
-    return dict(nested)
 
 
 def _written(arm: str, spec: ArmSpec, changes: Mapping[str, Any], folder: Path) -> str:

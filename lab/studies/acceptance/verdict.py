@@ -27,10 +27,12 @@ from lab.runs.request import ReplayRequest
 from lab.studies.acceptance.arms import CANDIDATES, HYBRID, OLD, VECTOR, Cast, cast_in, cast_of, saturated
 from lab.studies.acceptance.criteria import CRITERIA, M1, Result, Runs, judge
 from lab.studies.acceptance.evidence import Measured
+from lab.studies.acceptance.readings import Compared, Floor, compared, floor_for
 
 SCHEMA = "lab.acceptance.v1"
 FILES = (VERDICT, "verdict.xml")
 NOT_APPLICABLE = "not applicable"
+SHORT = {INCONCLUSIVE: "open"}
 Announce = Callable[[str], None]
 
 
@@ -39,7 +41,7 @@ class Acceptance:
     """The results of all criteria, in order, candidate by candidate, then M1.
 
     ``about`` describes the set; ``readings`` the arms that are candidates under another reading of the documents;
-    ``runs`` are the folders of the runs.
+    ``compared`` are the candidates under each reading, with its ``floor``; ``runs`` are the folders of the runs.
     """
 
     about: str
@@ -49,6 +51,8 @@ class Acceptance:
     runs: tuple[str, ...]
     large: str
     trial: tuple[str, ...] = ()
+    floor: Floor | None = None
+    compared: tuple[Compared, ...] = ()
 
     @property
     def status(self) -> str:
@@ -77,6 +81,7 @@ class Acceptance:
             "about": self.about,
             "candidates": list(self.candidates),
             "readings": dict(self.readings),
+            **({"floor": self.floor._asdict(), "compared": self._comparisons()} if self.floor else {}),
             "runs": list(self.runs),
             "large_pool": self.large,
             "criteria": [
@@ -90,6 +95,18 @@ class Acceptance:
             ],
         }
 
+    def _comparisons(self) -> list[dict[str, Any]]:
+        return [
+            {
+                **row.variant._asdict(),
+                "criteria": {result.criterion: result.status for result in self.of(row.variant.arm)},
+                "rollout": row.rollout,
+                "failed": list(row.failed),
+                "hit": row.hit,
+            }
+            for row in self.compared
+        ]
+
 
 def accept_set(
     request: ReplayRequest,
@@ -97,15 +114,19 @@ def accept_set(
     *,
     candidates: Sequence[str] = CANDIDATES,
     screen: int | None = None,
+    readings: bool = False,
+    floor_from: str | None = None,
     jobs: int = 1,
     announce: Announce = lambda _: None,
 ) -> Acceptance:
     """Replay what the criteria need into folders of ``out``, and judge the candidates.
 
-    ``request`` names the set; its arms are ignored. A finished replay is not repeated. Raises :class:`UnusableInput`
-    for an unknown arm, and :class:`CannotMeasure` if conversations fail.
+    ``request`` names the set; its arms are ignored. With ``readings``, the candidates are judged under each reading,
+    and ``floor_from`` is the set that calibrates the floor (:func:`floor_for`). A finished replay is not repeated.
+    Raises :class:`UnusableInput` for an unknown arm, and :class:`CannotMeasure` if conversations fail.
     """
-    cast = cast_of(request, candidates, out / "arms")
+    floor = floor_for(make_plan(replace(request, arms=(VECTOR,))), floor_from) if readings else None
+    cast = cast_of(request, candidates, out / "arms", floor.value if floor else None)
     request = replace(request, arms=cast.arms)
     plan = make_plan(request)
     large = saturated(request, plan)
@@ -118,11 +139,19 @@ def accept_set(
         f"a must share of {large.must_share:.2f}, no relevant memory among them" if large else "as recorded",
         request.path,
         screen,
+        floor,
     )
 
 
-def accept_run(run: RunDirectory, *, candidates: Sequence[str] = CANDIDATES, screen: int | None = None) -> Acceptance:
-    """Judge the candidates on an existing run with its own must share.
+def accept_run(
+    run: RunDirectory,
+    *,
+    candidates: Sequence[str] = CANDIDATES,
+    screen: int | None = None,
+    readings: bool = False,
+    floor_from: str | None = None,
+) -> Acceptance:
+    """Judge the candidates on an existing run with its own must share; ``readings`` as in :func:`accept_set`.
 
     Raises :class:`UnusableInput` if an arm is missing, with the command that adds it.
     """
@@ -131,8 +160,11 @@ def accept_run(run: RunDirectory, *, candidates: Sequence[str] = CANDIDATES, scr
     names = [candidate.partition("=")[0] for candidate in candidates]
     arms = [*request.arms, *(arm for arm in (OLD, *names, HYBRID, VECTOR) if arm not in run.arms)]
     command = command_with(run.manifest, arms, "NEW")
-    cast = cast_in(run.manifest.resolved.arms, candidates, str(run.path), command)
-    return _judged(Measured(run), None, cast, "as recorded", request.path, screen)
+    measured = Measured(run)
+    floor = floor_for(measured.plan, floor_from) if readings else None
+    limit = floor.value if floor else None
+    cast = cast_in(run.manifest.resolved.arms, candidates, str(run.path), command, limit)
+    return _judged(measured, None, cast, "as recorded", request.path, screen, floor)
 
 
 def _replayed(request: ReplayRequest, folder: Path, jobs: int, announce: Announce) -> RunDirectory:
@@ -144,7 +176,13 @@ def _replayed(request: ReplayRequest, folder: Path, jobs: int, announce: Announc
 
 
 def _judged(
-    plain: Measured, second: Measured | None, cast: Cast, large: str, path: str, screen: int | None
+    plain: Measured,
+    second: Measured | None,
+    cast: Cast,
+    large: str,
+    path: str,
+    screen: int | None,
+    floor: Floor | None,
 ) -> Acceptance:
     runs = Runs(plain, second, cast, large, screen)
     results = [judge(criterion, runs, arm) for arm in cast.judged for criterion in CRITERIA]
@@ -155,13 +193,15 @@ def _judged(
         f"{plain.run.labels}, scope {resolved.scope}, {resolved.embedder_model}"
     )
     folders = tuple(str(measured.run.path) for measured in (plain, second) if measured is not None)
-    readings = {variant.arm: f"{variant.of}, {variant.about}" for variant in cast.readings}
-    return Acceptance(about, cast.candidates, readings, tuple(results), folders, large, _trial(plain.run, cast))
+    readings = {variant.arm: f"{variant.of}, reading {variant.reading}" for variant in cast.others}
+    rows = tuple(compared(plain, cast.readings))
+    why = _trial(plain.run, cast)
+    return Acceptance(about, cast.candidates, readings, tuple(results), folders, large, why, floor, rows)
 
 
 def _trial(run: RunDirectory, cast: Cast) -> tuple[str, ...]:
     """Return why the run as recorded is a trial; variants have a configuration of their own by design."""
-    variants = {*cast.plain.values(), *(variant.arm for variant in cast.readings)}
+    variants = {*cast.plain.values(), *(variant.arm for variant in cast.others)}
     request = ReplayRequest.of_manifest(run.manifest.asked)
     arms = [arm for arm in request.arms if arm.partition("=")[0] not in variants]
     return trial(replace(run.manifest, asked={**run.manifest.asked, "arms": arms}))
@@ -182,6 +222,20 @@ def headline(acceptance: Acceptance) -> str:
         parts.append(f"{arm} " + ", ".join(f"{counts[word]} {word}" for word in words if counts[word]))
     (m1,) = (result for result in acceptance.results if result.criterion == M1.id)
     return f"{acceptance.status.upper()}: of the five criteria {'; '.join(parts)}; M1 {m1.status}"
+
+
+# Below them, :func:`readings_table`.
+HEADERS = ("candidate", "reading", *(criterion.id for criterion in CRITERIA), "rollout", "hit")
+
+
+def readings_table(acceptance: Acceptance) -> list[list[str]]:
+    """Return a row for each candidate and reading: the criteria, the gate's policy ``rollout``, and Success@k."""
+    rows = []
+    for variant, rollout, _, hit in acceptance.compared:
+        criteria = [result.status if result.applies else "–" for result in acceptance.of(variant.arm)]
+        cells = [SHORT.get(status, status) for status in (*criteria, rollout)]
+        rows.append([variant.of, variant.reading, *cells, f"{hit:.3f}" if hit is not None else "–"])
+    return rows
 
 
 def gate_verdicts(acceptance: Acceptance) -> list[GateVerdict]:

@@ -391,7 +391,13 @@ class PolicySystem(_Engine):
         receipt = recall.receipt
         if self.config.explains_all and missing_must:
             ids = {row.key: row.id for row in candidates.by_id.values()}
-            receipt = {**receipt, "notInjected": {ids[key]: "quota" for key in missing_must}}
+            floor = self.config.floor_under(self.arm.system)
+            candidates_of = {hit.id for result in tiers.results for hit in result.fused}
+
+            def reason(identity: str) -> str:
+                return "filtered" if floor and identity not in candidates_of else "quota"
+
+            receipt = {**receipt, "notInjected": {ids[key]: reason(ids[key]) for key in missing_must}}
         receipt_text = js_json(receipt) if self.config.upstream else None
         return replace(recall, receipt=receipt, receipt_text=receipt_text, displaced=missing_must)
 
@@ -402,7 +408,8 @@ class PolicySystem(_Engine):
             return Selection([], [], [SILENT], settings.quota if self.arm.system == "tier_quota_v1" else None)
         plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
         choose = policy_named(self.arm.system)
-        return choose(plans, settings.max_items, settings, lambda plan: tiers.fused(plan, scope))
+        floor = self.config.floor_under(self.arm.system)
+        return choose(plans, settings.max_items, settings, lambda plan: tiers.fused(plan, scope, floor))
 
 
 def _inputs(files: Iterable[SourceFile]) -> dict[str, str]:

@@ -203,6 +203,13 @@ class RecallRecord(NamedTuple):
     recall: Recall
     turn: Turn | None
 
+    @property
+    def floor(self) -> float:
+        """The cosine below which a hit of the vector lane alone is no candidate (``minRelevance``)."""
+        if self.turn is not None:
+            return self.config.active_phases.min_relevance
+        return self.config.phases.min_relevance if self.recall.receipt.get("quota") else 0.0
+
 
 def explain_recall(record: RecallRecord, context: QueryContext, relevant: Sequence[str], detail: Detail) -> Explained:
     """Explain a recall. ``relevant`` are the keys of the memories to explain if they were not injected."""
@@ -210,7 +217,7 @@ def explain_recall(record: RecallRecord, context: QueryContext, relevant: Sequen
     scope = turn.filter_scope if turn else ask.scope
     by_key = {row.key: row for row in context.present if not row.id.startswith(PREFIX)}
     tiers = Tiers(context.view, context.rows, config.auto_recall.search_limit, {}, fusion=config.fusion)
-    standings = _standings(tiers, context, scope)
+    standings = _standings(tiers, context, scope, record.floor)
     injected = {item.id for item in recall.items[: recall.injected]}
     finals = {key: _final_score(turn, by_key[key], standing) for key, standing in standings.items()}
     # Memories that the Working Set covers are present already, and those that the budget dropped were selected.
@@ -240,7 +247,7 @@ def explain_recall(record: RecallRecord, context: QueryContext, relevant: Sequen
     )
 
 
-def _standings(tiers: Tiers, context: QueryContext, scope: str | None) -> dict[str, Standing]:
+def _standings(tiers: Tiers, context: QueryContext, scope: str | None, floor: float) -> dict[str, Standing]:
     """Return the standing of every memory in scope, without Working Sets stored among the memories."""
     standings: dict[str, Standing] = {}
     known = {row.id: row.key for row in context.present if not row.id.startswith(PREFIX)}
@@ -248,7 +255,8 @@ def _standings(tiers: Tiers, context: QueryContext, scope: str | None) -> dict[s
         lanes = context.view.search(Filter(scope, plan.labels), len(context.rows))
         fts = {context.rows[hit.row].id: rank for rank, hit in enumerate(lanes.fts, 1)}
         vec = {context.rows[hit.row].id: rank for rank, hit in enumerate(lanes.vec, 1)}
-        fused = {candidate.id: (rank, candidate.score) for rank, candidate in enumerate(tiers.fused(plan, scope), 1)}
+        hits = tiers.fused(plan, scope, floor)
+        fused = {candidate.id: (rank, candidate.score) for rank, candidate in enumerate(hits, 1)}
         for identity in (key for key in {**fts, **vec} if key in known):
             rank, score = fused.get(identity, (None, None))
             standings[known[identity]] = Standing(plan.tier, rank, score, fts.get(identity), vec.get(identity))
@@ -301,6 +309,8 @@ def _reason(row: Row, standing: Standing | None, record: RecallRecord) -> Reason
         return Reason("tier", f"tier {standing.tier} was not searched: {searched[-1]} had filled all slots; {lanes}")
     if standing.rank is None:
         limit = config.auto_recall.search_limit
+        if record.floor and standing.fts is None and standing.vec is not None and standing.vec <= limit:
+            return Reason("depth", f"its cosine is below minRelevance ({record.floor:g}); {lanes}")
         return Reason("depth", f"not among the {limit} candidates of tier {standing.tier}; {lanes}")
     taken = sum(item.tier == standing.tier for item in recall.items[: recall.injected])
     where = f"candidate {standing.rank} of tier {standing.tier} ({standing.score:.4f})"

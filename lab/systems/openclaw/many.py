@@ -91,11 +91,11 @@ class Frame:
 class Framer:
     """Creates the frames of one group in one conversation. ``config`` is any configuration of the group.
 
-    ``flow``: run the full flow, not only the selection.
+    ``flow``: run the full flow, not only the selection. ``floor`` is that of a selection alone.
     """
 
-    def __init__(self, config: EngineConfig, known: Known, *, flow: bool) -> None:
-        self.config, self.known, self.flow = config, known, flow
+    def __init__(self, config: EngineConfig, known: Known, *, flow: bool, floor: float = 0.0) -> None:
+        self.config, self.known, self.flow, self.floor = config, known, flow, floor
         # Whether tiers are sorted by a final score.
         self.rescored = flow and is_rescored(config)
         # Whether earlier injections change the selection.
@@ -111,7 +111,11 @@ class Framer:
         if not self.flow:
             if tiers.silent(ask.scope, config.silence):
                 return self._build([], memories)
-            fused = [(tier, hit, hit.score) for tier, plan in enumerate(plans) for hit in tiers.fused(plan, ask.scope)]
+            fused = [
+                (tier, hit, hit.score)
+                for tier, plan in enumerate(plans)
+                for hit in tiers.fused(plan, ask.scope, self.floor)
+            ]
             return self._build(fused, memories)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
@@ -422,7 +426,7 @@ class Many(ManySystem):
         rows = kit.rows.of(memories)
         self._hard = np.asarray([*(row.hard_rule for row in rows), False])
         self._known = Known(rows)
-        self._framer = Framer(first, self._known, flow=group.flow)
+        self._framer = Framer(first, self._known, flow=group.flow, floor=first.floor_under(group.policy))
         self._arrange = many_of(group.policy)
         self._knobs = knobs_of(group.configs)
         self._packer = Packer(self._known, first, flow=group.flow)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ from lab.replay.run import run_replay
 from lab.report.acceptance import write_page
 from lab.runs.directory import open_run
 from lab.runs.request import ReplayRequest
+from lab.studies.acceptance import verdict as verdict_module
 from lab.studies.acceptance.arms import cast_of, saturated
 from lab.studies.acceptance.evidence import Measured
+from lab.studies.acceptance.readings import READINGS, Floor
 from lab.studies.acceptance.verdict import (
     SCHEMA,
     Acceptance,
@@ -27,10 +29,20 @@ from lab.studies.acceptance.verdict import (
     accept_set,
     gate_verdicts,
     headline,
+    readings_table,
     write_files,
 )
 
 IDS = ["1", "2", "3", "4", "5"]
+FLOOR = Floor(0.3, "the cosine of a test")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def floored() -> Iterator[None]:
+    """No set calibrates a floor for the hashing embedder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verdict_module, "floor_for", lambda *_: FLOOR)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -44,20 +56,23 @@ def judged(request_: ReplayRequest, tmp_path_factory: pytest.TempPathFactory) ->
     # The old policy under another name: the criteria must not accept it.
     disguised = out / "old.json"
     disguised.write_text('{"lab": {"arm": "tier_first_v1"}}', "utf-8")
-    return out, accept_set(request_, out, candidates=("seed_full", f"disguised={disguised}"))
+    return out, accept_set(request_, out, candidates=("seed_full", f"disguised={disguised}"), readings=True)
+
+
+def named(*candidates: str) -> list[str]:
+    """Return candidates with the arms of their other readings; the first reading is their own."""
+    return [name for own in candidates for name in (own, *(f"{own}-{reading.name}" for reading in READINGS[1:]))]
 
 
 def test_acceptance_judges_every_criterion_for_every_candidate(judged: tuple[Path, Acceptance]) -> None:
     out, verdict = judged
     judged_arms = [result.arm for result in verdict.results]
-    assert list(dict.fromkeys(judged_arms)) == [
-        *("seed_full", "seed_full-wildcard-best", "disguised", "disguised-wildcard-best", "hybrid")
-    ]
+    assert list(dict.fromkeys(judged_arms)) == [*named("seed_full", "disguised"), "hybrid"]
     assert [result.criterion for result in verdict.of("seed_full")] == IDS
     assert [result.criterion for result in verdict.of("hybrid")] == ["M1"]
     assert {result.status for result in verdict.results} <= {"pass", "fail", "inconclusive"}
     assert all(result.settles or result.status != "inconclusive" for result in verdict.results if result.applies)
-    assert [result.arm for result in verdict.results if not result.applies] == ["disguised", "disguised-wildcard-best"]
+    assert [result.arm for result in verdict.results if not result.applies] == named("disguised")
     assert "disguised " in headline(verdict)
     assert "1 not applicable" in headline(verdict)
     plain, large = (open_run(Path(run)) for run in verdict.runs)
@@ -79,11 +94,36 @@ def test_acceptance_does_not_accept_the_old_policy(judged: tuple[Path, Acceptanc
 
 def test_acceptance_other_readings_do_not_decide(judged: tuple[Path, Acceptance]) -> None:
     _, verdict = judged
-    assert verdict.readings["seed_full-wildcard-best"] == "seed_full, wildcard: best"
+    assert verdict.readings["seed_full-best"] == "seed_full, reading best"
     only = [replace(result, status="pass") for result in verdict.results if result.arm not in verdict.readings]
     other = [result for result in verdict.results if result.arm in verdict.readings]
     assert replace(verdict, results=(*only, *other)).status == "pass"
     assert any(result.status == "fail" for result in other)
+
+
+def test_acceptance_compares_the_policies_under_each_reading(judged: tuple[Path, Acceptance]) -> None:
+    _, verdict = judged
+    table = {tuple(row[:2]): row[2:] for row in readings_table(verdict)}
+    assert list(table) == [(own, reading.name) for own in ("seed_full", "disguised") for reading in READINGS]
+    for (own, reading), row in table.items():
+        arm = own if reading == "strict" else f"{own}-{reading}"
+        words = {"inconclusive": "open"}
+        expected = [words.get(result.status, result.status) if result.applies else "–" for result in verdict.of(arm)]
+        assert row[:5] == expected
+    # The readings are not the same recall, and the old policy has none.
+    assert len({row[-1] for (own, _), row in table.items() if own == "seed_full"}) > 1
+    assert len({tuple(row) for (own, _), row in table.items() if own == "disguised"}) == 1
+    data = verdict.as_json()
+    assert data["floor"] == {"value": 0.3, "origin": "the cosine of a test"}
+    assert [(row["of"], row["reading"]) for row in data["compared"]] == list(table)
+    assert all(row["rollout"] in ("pass", "fail", "inconclusive") for row in data["compared"])
+
+
+def test_acceptance_without_readings_judges_the_candidates_alone(judged: tuple[Path, Acceptance]) -> None:
+    out, _ = judged
+    verdict = accept_run(open_run(out / "run"), candidates=("seed_full",))
+    assert list(dict.fromkeys(result.arm for result in verdict.results)) == ["seed_full", "hybrid"]
+    assert not {"floor", "compared"} & set(verdict.as_json())
 
 
 def test_acceptance_passes_though_a_criterion_does_not_apply(judged: tuple[Path, Acceptance]) -> None:
@@ -141,15 +181,17 @@ def test_acceptance_files_are_a_verdict_junit_and_a_page(judged: tuple[Path, Acc
 def test_acceptance_of_a_set_is_resumed(request_: ReplayRequest, judged: tuple[Path, Acceptance]) -> None:
     out, verdict = judged
     said: list[str] = []
-    again = accept_set(request_, out, candidates=("seed_full", f"disguised={out / 'old.json'}"), announce=said.append)
+    candidates = ("seed_full", f"disguised={out / 'old.json'}")
+    again = accept_set(request_, out, candidates=candidates, readings=True, announce=said.append)
     assert again == verdict
     assert not any(": done" in text for text in said)
 
 
 def test_acceptance_of_a_run_equals_that_of_the_set_but_for_the_large_pool(judged: tuple[Path, Acceptance]) -> None:
     out, verdict = judged
-    again = accept_run(open_run(out / "run"), candidates=("seed_full", "disguised"))
-    assert set(again.readings) == set(verdict.readings)
+    again = accept_run(open_run(out / "run"), candidates=("seed_full", "disguised"), readings=True)
+    assert again.readings == verdict.readings
+    assert again.compared == verdict.compared
     for criterion in ("3", "5"):
         ours, theirs = ([result for result in one.results if result.criterion == criterion] for one in (again, verdict))
         assert ours == theirs
@@ -202,7 +244,7 @@ def test_acceptance_unusable_candidate_is_named(
 def test_cast_of_a_selection_has_no_working_set(request_: ReplayRequest, tmp_path: Path) -> None:
     cast = cast_of(request_, ("tier_quota_v1", "recommended"), tmp_path)
     assert cast.plain == {"recommended": "recommended-no-dedupe"}
-    assert [variant.arm for variant in cast.readings] == ["tier_quota_v1-wildcard-best"]
+    assert cast.readings == ()
     written = json.loads((tmp_path / "recommended-no-dedupe.json").read_bytes())
     assert written == {"autoRecall": {"dedupeBackbone": False}, "lab": {"arm": "recommended"}}
 
@@ -225,13 +267,19 @@ def test_acceptance_command_prints_lines_and_exit_code(
     cli: Callable[..., Any], judged: tuple[Path, Acceptance], tmp_path: Path
 ) -> None:
     out, _ = judged
-    done = cli(out / "run", "--candidate", "seed_full", "--out", tmp_path / "verdict", cwd=tmp_path)
-    expected = accept_run(open_run(out / "run"), candidates=("seed_full",))
+    one = ("--candidate", "seed_full", "--out", tmp_path / "verdict")
+    done = cli(out / "run", "--readings", *one, cwd=tmp_path)
+    expected = accept_run(open_run(out / "run"), candidates=("seed_full",), readings=True)
     assert done.returncode == expected.exit_code, done.stderr
     for name in (*IDS, "M1"):
         assert f" {name}. " in done.stdout
     assert "no memories of other conversations added" in " ".join(done.stdout.split())
     assert ": reported, does not decide)" in " ".join(done.stdout.split())
+    assert "floor 0.3: the cosine of a test" in done.stdout
+    assert 'id="readings"' in (tmp_path / "verdict" / "acceptance.html").read_text("utf-8")
+    alone = cli(out / "run", "--floor-from", "shipped:traps", *one, cwd=tmp_path)
+    assert (alone.returncode, alone.stderr.count("\n")) == (2, 1)
+    assert "--floor-from: calibrates the floor of --readings; add --readings" in alone.stderr
     advice = [line for line in done.stdout.splitlines() if line.lstrip().startswith("What would settle it: ")]
     assert len(advice) == sum(bool(result.settles) for result in expected.results)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80

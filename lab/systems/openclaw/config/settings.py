@@ -214,6 +214,10 @@ class EngineConfig:
         """The phases in effect."""
         return self.phases if self.phased else NO_PHASES
 
+    def floor_under(self, policy: str) -> float:
+        """Return the floor of the cosine under a selection policy that runs alone: the old policy has none."""
+        return 0.0 if policy == "tier_first_v1" else self.phases.min_relevance
+
     @property
     def explains_all(self) -> bool:
         """Whether receipts explain every item, and not only the first ``receipts.maxItems`` (E-68)."""

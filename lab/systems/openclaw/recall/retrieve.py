@@ -89,10 +89,11 @@ class Tiers:
         self._view, self._rows, self._shared = view, rows, shared
         self._pools: dict[str | None, Pool] = {}
 
-    def fused(self, plan: TierPlan, scope: str | None) -> list[Candidate]:
-        """Return the candidates of one tier in one scope (None: any), best first."""
-        result = self.searched(Filter(scope, plan.labels))
-        self.record(Filter(scope, plan.labels), result)
+    def fused(self, plan: TierPlan, scope: str | None, floor: float = 0.0) -> list[Candidate]:
+        """Return the candidates of one tier in one scope (None: any), best first; ``floor`` as in :meth:`admitted`."""
+        where = Filter(scope, plan.labels)
+        result = self.admitted(where, lambda _: False, floor) if floor else self.searched(where)
+        self.record(where, result)
         return result.fused
 
     def record(self, where: Filter, result: Searched) -> None:
