@@ -1,7 +1,7 @@
 """Run `lab acceptance` on the shipped set and on public sets, and print the tables of docs/acceptance.md.
 
 The second table is `lab gate --policy rollout` with each candidate in turn, over the same replays. With --readings, the
-only table has the two default candidates under each reading.
+tables have the two default candidates under each reading: the status of each criterion, then the figures.
 
 python tests/trials/acceptance_table.py --out FOLDER [--realmem DIR] [--locomo DIR] [--set NAME …] [--readings]
 
@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--readings", action="store_true")
     given = parser.parse_args()
     candidates = CANDIDATES[:2] if given.readings else CANDIDATES
+    figures: dict[str, dict[str, str]] = {}
     verdicts = ["| set | candidate | `rollout` | fails | tiers |", "| --- | --- | --- | --- | --- |"]
     columns = ["reading", "rollout", "hit"] if given.readings else []
     headers = ["set", "arm", *"12345", *columns]
@@ -60,12 +61,17 @@ def main() -> None:
         if done.returncode not in (0, 1, 3):
             raise SystemExit(done.returncode)
         if given.readings:
-            print("\n".join(_of_readings(name, json.loads(done.stdout))), flush=True)
+            verdict = json.loads(done.stdout)
+            print("\n".join(_of_readings(name, verdict)), flush=True)
+            figures |= {f"{name}, `{arm}`": of_arm for arm, of_arm in _figures(verdict).items()}
             continue
         print("\n".join(_rows(name, json.loads(done.stdout))), flush=True)
         verdicts += [f"| {name} | `{arm}` | {_rollout(folder, arm)} |" for arm in CANDIDATES]
-    if not given.readings:
-        print("\n".join(["", *verdicts]))
+    if given.readings:
+        verdicts = [f"| reading | {' | '.join(figures)} |", f"| --- {'| --- ' * len(figures)}|"]
+        for reading in next(iter(figures.values()), ()):
+            verdicts.append(f"| `{reading}` | {' | '.join(of_arm[reading] for of_arm in figures.values())} |")
+    print("\n".join(["", *verdicts]))
 
 
 def _rollout(folder: Path, candidate: str) -> str:
@@ -95,16 +101,24 @@ def _rows(name: str, verdict: dict[str, Any]) -> list[str]:
 
 def _of_readings(name: str, verdict: dict[str, Any]) -> list[str]:
     floor = verdict["floor"]
-    return [f"| {name}, floor {floor['value']:g} |"] + [
-        "| "
-        + " | ".join(
-            ["", f"`{row['of']}`"]
-            + [_cell(result) for result in verdict["criteria"] if result["arm"] == row["arm"]]
-            + [row["reading"], WORDS[row["rollout"]], f"{row['hit']:.3f}"]
-        ).strip()
-        + " |"
-        for row in verdict["compared"]
-    ]
+    rows: list[str] = []
+    for row in verdict["compared"]:
+        cells = [_cell(result) for result in verdict["criteria"] if result["arm"] == row["arm"]]
+        where = "" if rows else f"{name}, floor {floor['value']:g}"
+        cells = [where, f"`{row['of']}`", *cells, row["reading"], WORDS[row["rollout"]], f"{row['hit']:.3f}"]
+        rows.append("| " + " | ".join(cells).strip() + " |")
+    return rows
+
+
+def _figures(verdict: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return GoldNice@6, MustRepeat and hit@6 by candidate and reading."""
+    figures: dict[str, dict[str, str]] = {}
+    for row in verdict["compared"]:
+        tests = [test for result in verdict["criteria"] if result["arm"] == row["arm"] for test in result["tests"]]
+        means = {test["measure"]: test["candidate"] for test in reversed(tests) if not test["is_check"]}
+        values = (means["GoldNice@6"], means["MustRepeat"], row["hit"])
+        figures.setdefault(row["of"], {})[row["reading"]] = "/".join(f"{value:.3f}".lstrip("0") for value in values)
+    return figures
 
 
 def _cell(result: dict[str, Any]) -> str:

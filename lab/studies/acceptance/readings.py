@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.set_registry import recordings_at, shipped_name, shown_path
+from lab.base.set_registry import recordings_at, shown_path
 from lab.embedding.embedder import DEFAULT_MODEL, QUERY
 from lab.embedding.vectors import Vectors
 from lab.gate.line import FAIL
@@ -28,7 +28,7 @@ from lab.studies.acceptance.evidence import Measured
 
 # At this share of the probes, the best relevant memory reaches the floor.
 SHARE = 0.95
-OPERATORS = "operators"
+SHIPPED_SET = "shipped:operators"
 # The floor that RealMem gives, for the shipped set: `lab acceptance shipped:operators --readings --floor-from
 # realmem/:realmem` calibrates it again.
 OF_REALMEM, PROBES_OF_REALMEM = 0.127, 604
@@ -97,39 +97,45 @@ def compared(measured: Measured, variants: tuple[Variant, ...]) -> Iterator[Comp
 def floor_for(plan: Plan, source: str | None) -> Floor:
     """Return the floor for the recordings of a plan.
 
-    ``source`` is the set to calibrate on, ``SET[:FORMAT]``; by default the shipped one, and for the shipped one the
-    recorded floor of RealMem. Raises :class:`UnusableInput` if there is none for the embedder, if both sets share a
+    ``source`` is the set to calibrate on, ``SET[:FORMAT]``; by default the shipped one, and for conversations of that
+    the recorded floor of RealMem. Raises :class:`UnusableInput` if there is none for the embedder, if both sets share a
     conversation, or if the floor would exclude nothing.
     """
-    request = plan.request
-    if source is None and shipped_name(recordings_at(request.path)) == OPERATORS:
-        if request.embedder != DEFAULT_MODEL:
-            raise UnusableInput(
-                f"--readings: no floor is recorded for embedder {request.embedder}; name another set to calibrate it "
-                "on, --floor-from SET[:FORMAT]"
-            )
-        return Floor(OF_REALMEM, _origin(PROBES_OF_REALMEM, "RealMem (four personas)", DEFAULT_MODEL))
-    where, form = supply_format(source or f"shipped:{OPERATORS}")
+    embedder = plan.request.embedder
+    where, form = supply_format(source or SHIPPED_SET)
     path = str(recordings_at(where))
     option = f"--floor-from {shown_path(path)}"
-    other = make_plan(ReplayRequest(path, form, ("vector",), embedder=request.embedder, haystack=0))
-    named = [*_named("judged", plan.recordings), *_named("floor", other.recordings)]
-    for group in equal_conversations(named):
-        if len({name.partition(" ")[0] for name in group}) > 1:
-            name = group[0].partition(" ")[2]
-            raise UnusableInput(
-                f"{option}: has conversation {name}, which is judged; name another set, so that the floor is not "
-                "calibrated on what it is judged on"
-            )
+    other = make_plan(ReplayRequest(path, form, ("vector",), embedder=embedder, haystack=0))
+    shared = _shared(plan.recordings, other.recordings)
+    if shared and source is None and embedder == DEFAULT_MODEL:
+        return Floor(OF_REALMEM, _origin(PROBES_OF_REALMEM, "RealMem (four personas)", embedder))
+    if shared and source is None:
+        raise UnusableInput(
+            f"--readings: no floor is recorded for embedder {embedder}; name another set to calibrate it on, "
+            "--floor-from SET[:FORMAT]"
+        )
+    if shared:
+        raise UnusableInput(
+            f"{option}: has conversation {shared}, which is judged; name another set, so that the floor is not "
+            "calibrated on what it is judged on"
+        )
     best = sorted(_best_cosines(other))
     if not best:
         raise UnusableInput(f"{option}: has no probe with gold to calibrate the floor on; name a set with a golden set")
     value = math.floor(1000 * best[int((1 - SHARE) * len(best))]) / 1000
     if value <= 0:
         raise UnusableInput(
-            f"{option}: the floor would be {value:g} under {request.embedder}, which excludes nothing; name another set"
+            f"{option}: the floor would be {value:g} under {embedder}, which excludes nothing; name another set"
         )
-    return Floor(value, _origin(len(best), shown_path(path), request.embedder))
+    return Floor(value, _origin(len(best), shown_path(path), embedder))
+
+
+def _shared(judged: tuple[Recording, ...], others: tuple[Recording, ...]) -> str | None:
+    """Return the name of a conversation that both sets have, under whatever name; None if there is none."""
+    for group in equal_conversations([*_named("judged", judged), *_named("floor", others)]):
+        if len({name.partition(" ")[0] for name in group}) > 1:
+            return group[0].partition(" ")[2]
+    return None
 
 
 def _named(kind: str, recordings: tuple[Recording, ...]) -> Iterator[Recording]:
