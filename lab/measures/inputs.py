@@ -210,7 +210,7 @@ class Probes:
     ``ranked`` compares the ranking with all judgements; ``injected`` and ``pinned`` compare injected memories and those
     of the Working Set with the relevant memories; ``nice`` and ``misleading`` compare injected memories with the
     visible relevant memories labelled nice_to_have, and with those judged misleading. ``items`` counts injected
-    memories; ``chars`` is the length of the injected block in UTF-16 units.
+    memories; ``chars`` and ``tokens`` are the length of the injected block, in UTF-16 units and estimated tokens.
     """
 
     ranked: Judged
@@ -220,6 +220,7 @@ class Probes:
     misleading: Judged
     items: Floats
     chars: Floats
+    tokens: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

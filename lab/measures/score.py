@@ -242,6 +242,7 @@ def _probes_of(receipts: Receipts, rows: Ints, golds: Sequence[Gold], cutoff: in
         misleading=judge(injected, [dict.fromkeys(judgements.forbidden, 1) for judgements in golds]),
         items=receipts.injected[rows],
         chars=receipts.chars[rows],
+        tokens=receipts.block["tokens"][rows],
     )
 
 

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,8 @@ from lab.base.shape import to_json
 from lab.golden.model import Judgement, Probe
 from lab.recordings.host_prompts import Suspect
 from lab.recordings.inventory import Passed
-from lab.recordings.model import Memory, Turn
+from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.openclaw.tools import SEARCHES
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached
@@ -371,6 +373,19 @@ def _keep(run: RunDirectory, conversation: str, result: Replayed | str) -> str |
     return None
 
 
+def searched_slice(recording: Recording, turn: str | None) -> dict[str, str]:
+    """Return the slice that says whether the agent searched its memory by itself after a turn (seed 004).
+
+    Empty for a question beside the conversation, and for a recording without the calls of tools.
+    """
+    if turn is None or not any(one.tool_uses for one in recording.turns):
+        return {}
+    at = next(one.seq for one in recording.turns if one.key == turn) + 1
+    answer = takewhile(lambda one: one.role != "user", recording.turns[at:])
+    found = any(use.tool in SEARCHES for one in answer for use in one.tool_uses)
+    return {"agent_searched": "yes" if found else "no"}
+
+
 def gold_of(plan: Plan) -> bytes:
     """Return the judgements that a run is scored with, as JSON Lines of keys without texts.
 
@@ -400,7 +415,7 @@ def gold_of(plan: Plan) -> bytes:
                     "relevant": relevant,
                     "forbidden": [judgement.memory for judgement in probe.forbidden],
                     **({"irrelevant": list(probe.irrelevant)} if probe.irrelevant else {}),
-                    "slices": probe.slices,
+                    "slices": dict(probe.slices) | searched_slice(recording, probe.turn),
                 }
             )
     return b"".join(dump_json(line, indent=None) for line in lines)

@@ -8,7 +8,7 @@ import pytest
 from lab.measures.catalogue import BY_NAME
 from lab.measures.definitions.gold_nice import gold_nice
 from lab.measures.inputs import Probes, Turns, judge, selections_of
-from lab.measures.model import InjectedMeasure, TurnMeasure
+from lab.measures.model import InjectedMeasure, ProbeMeasure, TurnMeasure
 from lab.measures.score import never_seen
 
 NAN = float("nan")
@@ -31,7 +31,8 @@ def _of_turns(measure: str, columns: str, cases: list[tuple[float, ...]]) -> np.
 
 def _probes(**given: object) -> Probes:
     columns = dict.fromkeys(("ranked", "injected", "pinned", "nice", "misleading"), NOTHING)
-    return Probes(**{"items": np.zeros(0), "chars": np.zeros(0), **columns, **given})  # type: ignore[arg-type]  # columns by name
+    counts = dict.fromkeys(("items", "chars", "tokens"), np.zeros(0))
+    return Probes(**{**counts, **columns, **given})  # type: ignore[arg-type]  # columns by name
 
 
 def _same(result: np.ndarray, expected: list[float]) -> None:
@@ -49,6 +50,13 @@ def test_gold_nice_counts_relevant_nice_memories_in_the_first_k() -> None:
     nice = [{"b": 1}, {"c": 1}, {"b": 1}, {}, {}]
     _same(gold_nice(judge(injected, nice), 2), [1.0, 0.0, 0.0, NAN, NAN])
     _same(gold_nice(judge(injected, nice), 1), [0.0, 0.0, 0.0, NAN, NAN])
+
+
+def test_hits_for_1000_tokens_count_relevant_memories_by_what_the_block_costs() -> None:
+    injected = judge([["a", "b"], ["a", "x"], ["x"], []], [{"a": 2, "b": 1}, {"a": 1}, {"a": 1}, {"a": 1}])
+    measure = BY_NAME["HitsPer1kTokens"]
+    assert isinstance(measure, ProbeMeasure)
+    _same(measure.values(_probes(injected=injected, tokens=np.array([500.0, 250.0, 90.0, 0.0]))), [4.0, 4.0, 0.0, 0.0])
 
 
 def test_wrong_scope_is_the_share_of_foreign_memories() -> None:

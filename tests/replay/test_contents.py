@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.recordings.events import ToolUse
 from lab.recordings.model import Memory, Recording
 from lab.replay.plan import Plan, make_plan
-from lab.replay.run import contents_of
+from lab.replay.run import contents_of, gold_of
 from lab.runs.manifest import Content
 from lab.runs.request import ReplayRequest
 
@@ -24,6 +26,28 @@ def plan(operators: Path) -> Plan:
 def _content(plan: Plan, change: Callable[[Recording], Recording] = lambda recording: recording) -> Content:
     changed = replace(plan, recordings=tuple(map(change, plan.recordings)))
     return contents_of(changed)[plan.recordings[0].conversation]
+
+
+def test_gold_says_at_which_turns_the_agent_searched_by_itself(plan: Plan) -> None:
+    recording = plan.recordings[0]
+    probe = next(probe for probe in plan.probes(recording) if probe.turn)
+    asked = next(turn.seq for turn in recording.turns if turn.key == probe.turn)
+    later = [turn.seq for turn in recording.turns[asked + 1 :]]
+    user = next(seq for seq in later if recording.turns[seq].role == "user")
+
+    def slices(at: int, tool: str) -> dict[str, str]:
+        uses = {at: (ToolUse("k", tool, 0, "{}"),)}
+        turns = [replace(turn, tool_uses=uses.get(turn.seq, ())) for turn in recording.turns]
+        changed = replace(plan, recordings=(replace(recording, turns=tuple(turns)),))
+        lines = [json.loads(line) for line in gold_of(changed).decode().splitlines()]
+        return next(line["slices"] for line in lines if line["probe"] == probe.id)
+
+    assert slices(asked + 1, "memory_recall")["agent_searched"] == "yes"
+    assert slices(asked + 1, "memory_search")["agent_searched"] == "yes"
+    assert slices(asked + 1, "memory_store")["agent_searched"] == "no"
+    # A search for the next message is none for this one.
+    assert slices(user, "memory_recall")["agent_searched"] == "no"
+    assert "agent_searched" not in json.dumps(gold_of(plan).decode())
 
 
 def test_content_depends_on_its_conversation_alone(plan: Plan) -> None:
