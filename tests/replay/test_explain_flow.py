@@ -40,6 +40,16 @@ def test_explain_stored_working_set_has_no_position(desk: Any) -> None:
 @pytest.mark.parametrize(
     ("arm", "prompt", "said", "config", "reason"),
     [
+        *(
+            (
+                arm,
+                "how many apples",
+                graded("pears are for pies", NICE),
+                {"lab": {"phases": {"minRelevance": 0.9}}},
+                "its cosine is below minRelevance (0.9); text rank none, vector rank 2 in its tier",
+            )
+            for arm in ("quota_flow", "tier_quota_v1")
+        ),
         ("quota_flow", "thanks", graded("pears", NICE), {}, "the prompt was skipped: trivial_prompt"),
         (
             "quota_backbone",
