@@ -32,6 +32,7 @@ from lab.runs.tables import ITEMS, READINGS, SAFETY
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.memory import engine_id, is_hard_rule
 from lab.systems.openclaw.recall.block import CLOSE, OPEN, POLICY
+from lab.systems.openclaw.recall.screen import screen_rows
 from lab.systems.openclaw.seed.exact_hit import exact_hit
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class Readings:
             stable,
             sum(js_length(line) * count for line, count in lines.items()),
             len(receipt_text.encode("utf-8", "surrogatepass")) if has_receipt else None,
-            rows_of(receipt_text) if has_receipt else None,
+            (screen_rows(recall.receipt) or rows_of(receipt_text)) if has_receipt else None,
             len(ids),
             sum(not named.isdisjoint(names) for names in ids) if has_receipt else None,
             [self._exempt(answer, item) for item in recall.items],
@@ -325,9 +326,10 @@ def receipts_table(
     * ``prefix_tokens``: estimated tokens that the block shares with the start of the block of the arm's previous recall
       turn; ``body_chars``: UTF-16 units in the lines of the block, without those that every block has and without the
       numbers of items; ``stable_chars``: those in lines that the previous block also has. Null at the first recall turn
-    * ``receipt_bytes``, ``receipt_lines``: the receipt as logged, in bytes of UTF-8 and in rows of an 80-column
-      terminal; ``to_explain``: memories that are injected, pinned or displaced (:class:`lab.systems.contract.Recall`);
-      ``explained``: those of them with a reason in the receipt. Null without a receipt
+    * ``receipt_bytes``: the receipt as logged, in bytes of UTF-8; ``receipt_lines``: the rows of 80 columns in which
+      an operator is shown it, those of its JSON where only that can be; ``to_explain``: memories that are injected,
+      pinned or displaced (:class:`lab.systems.contract.Recall`); ``explained``: those of them with a reason in the
+      receipt. Null without a receipt
     * ``item_exempt``: why a must_remember item may repeat: ``hard_rule``, or the rule of an exact hit, else null
     """
     import pyarrow as pa

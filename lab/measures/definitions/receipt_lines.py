@@ -11,7 +11,8 @@ MEASURE = TurnMeasure(
     range=COUNT,
     source=SEED_000,
     definition=(
-        "Rows that the receipt, as logged, fills on a terminal of 80 columns; null where the system writes no receipt."
+        "Rows of 80 columns that lab canary show needs for the whole receipt; of a receipt that is none of the "
+        "engine's, those of its JSON; null where the system writes none."
     ),
     missing=None,
     order=182,

@@ -25,8 +25,8 @@ HALF = 0.5
 MOSTLY = 0.5
 # The share of turns, or of memories, that "the operator can tell" requires.
 NEARLY_ALL = 0.95
-# A terminal of 80 by 24 is any screen; 4,096 bytes, the most that a receipt may have (000-53), fill 52 rows.
-ROWS, TALL = 24, 52
+# A terminal of 80 by 24 is any screen.
+ROWS = 24
 MET = {PASS: "Met", FAIL: "Not met", INCONCLUSIVE: "Undecided"}
 # With no loss in so many turns, the 95 % bound of the loss is at most 5 %.
 TURNS = 59
@@ -300,14 +300,6 @@ def _fits(screen: int | None, within: Pairs, rows: Sequence[float]) -> Test:
     middle = sorted(rows)[len(rows) // 2]
     line = shown(within, "higher")
     what = f"ReceiptLines: {share:.1%} of {counted(len(rows), 'receipt')} fit {size} rows; the median has {middle:.0f}"
-    if line.status == FAIL and screen is None:
-        tall = sum(row <= TALL for row in rows) / len(rows)
-        if tall >= NEARLY_ALL:
-            line = replace(
-                line,
-                status=INCONCLUSIVE,
-                settles=f"what a screen is: {tall:.1%} fit {TALL} rows (4,096 bytes), --screen ROWS decides",
-            )
     return Test(about, replace(line, reason=what, limit=f"{NEARLY_ALL:.0%} within {size} rows"))
 
 

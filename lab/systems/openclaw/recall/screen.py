@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 LINES, COLUMNS = 24, 80
+# Of the memories in the Working Set, so many characters of each id, and so many in a row.
+START, IN_A_ROW = 13, 5
 # Ids are cut to this length only if a line would not fit.
 _ID = 44
 # What the reasons of a receipt mean; tests compare the names with those of the schema.
@@ -32,6 +34,12 @@ def receipt_screen(receipt: Mapping[str, Any]) -> list[str]:
     if len(lines) <= LINES:
         return lines
     return [*lines[: LINES - 1], f"… and {len(lines) - LINES + 1} more lines; the JSON of the receipt has them all"]
+
+
+def screen_rows(receipt: Mapping[str, Any]) -> int | None:
+    """Return how many lines say it all, which may be more than fit; None for a receipt of another system."""
+    is_known = {"scope", "scopeMode", "tierCounts", "rejected"} <= receipt.keys()
+    return sum(1 for _ in _lines(receipt)) if is_known else None
 
 
 def _lines(receipt: Mapping[str, Any]) -> Iterator[str]:
@@ -92,8 +100,9 @@ def _working_set(receipt: Mapping[str, Any]) -> Iterator[str]:
     stored = ", stored" if built["persisted"] else ""
     yield f"Working Set: {built['chars']} characters: {', '.join(parts) or 'no lines'}{stored}"
     ids = (receipt.get("pinnedByWorkingSet") or {}).get("ids", [])
-    for first, second in zip(ids[::2], [*ids[1::2], ""], strict=False):
-        yield f"  {_short(first, 38)} {_short(second, 38)}".rstrip()
+    # The start of an id finds it; whole ids would fill a third of the screen.
+    for at in range(0, len(ids), IN_A_ROW):
+        yield f"  {' '.join(identity[:START].ljust(START) for identity in ids[at : at + IN_A_ROW])}".rstrip()
 
 
 def _row(identity: str, what: str) -> str:

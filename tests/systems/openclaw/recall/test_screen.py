@@ -53,7 +53,7 @@ def test_screen_computed_by_hand(kit: Any) -> None:
     assert lines[7:] == [
         "budget_cap: all slots were taken, so the other candidates are left out",
         f"Working Set: {len(turn.pinned.text)} characters: 1 decisions, 1 openQuestions, stored",
-        f"  {engine_id('d')}",
+        f"  {engine_id('d')[:13]}",
         "not injected, though first in the must tier:",
         *(f"  {identity} quota" for identity in (first, second, third) if identity not in turn.receipt["decisions"]),
         f"budget: {len(turn.context)} of 1800 characters",
