@@ -115,16 +115,13 @@ class Captures:
 
     def __init__(self, distance: float | None = None) -> None:
         self._table, self._distance = Table([], {}), distance
+        self.listing = self._table.listing
 
     def nearest(self, vector: np.ndarray, limit: int, scope: str | None = None) -> Sequence[Near]:
         """Return the rows of a scope nearest to a vector."""
         store = self._table.store
         hits = store.view(Query("", [], vector)).search(Filter(scope), limit).vec
         return [Near(store.rows[hit.row], hit.distance if self._distance is None else self._distance) for hit in hits]
-
-    def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> Sequence[Row]:
-        """Return the newest rows of a scope and category."""
-        return self._table.listing.recent(scope, categories, limit)
 
     def add(self, rows: Sequence[Row]) -> None:
         """Append rows."""

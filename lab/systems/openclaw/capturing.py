@@ -21,7 +21,7 @@ from lab.systems.openclaw.capture.candidates import (
     strip_injected,
     tagged_spans,
 )
-from lab.systems.openclaw.capture.pipeline import Captured, CaptureStore, Message, Rules, capture
+from lab.systems.openclaw.capture.pipeline import MAX_TODOS, TODO, Captured, CaptureStore, Message, Rules, capture
 from lab.systems.openclaw.capture.secrets import holds_secret, looks_secret_to_plugin
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import Listing, label_of_score, normal_row
@@ -53,6 +53,7 @@ SEED = Rules(
     category=detect_category,
     is_duplicate=is_near_duplicate_cjk,
     cut=cut_whole,
+    recent=lambda listing, scope, since: listing.recent(scope, (TODO,), MAX_TODOS),
     newest_first=True,
     counts_all=True,
 )
@@ -67,6 +68,7 @@ UPSTREAM = Rules(
     category=detect_bounded,
     is_duplicate=is_near_duplicate,
     cut=js_slice,
+    recent=lambda listing, scope, since: listing.recent_of_first(scope, (TODO,), MAX_TODOS, since),
 )
 
 

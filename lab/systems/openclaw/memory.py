@@ -252,10 +252,16 @@ class Listing:
         lists = [self._newest.get((scope, category), []) for category in categories]
         return [row for _, _, row in islice(merge(*lists, key=itemgetter(0, 1)), limit)]
 
-    def recent_of_first(self, scope: str | None, categories: Sequence[str], limit: int) -> list[Row]:
-        """List as the public plugin does: it reads unsorted, so it sees only the first ``4 * limit`` stored rows."""
+    def recent_of_first(
+        self, scope: str | None, categories: Sequence[str], limit: int, since: float = -math.inf
+    ) -> list[Row]:
+        """List as the public plugin does: it reads unsorted, so it sees only the first ``4 * limit`` stored rows.
+
+        Rows before ``since``, in epoch milliseconds, are not read.
+        """
         lists = [self._stored.get((scope, category), []) for category in categories]
-        read = [row for _, row in islice(merge(*lists, key=itemgetter(0)), min(1024, 4 * limit))]
+        stored = (row for _, row in merge(*lists, key=itemgetter(0)) if row.created_at >= since)
+        read = islice(stored, min(1024, 4 * limit))
         return sorted(read, key=lambda row: (-row.created_at, id_order(row.id)))[:limit]
 
     def hard_rules(self, scope: str | None) -> list[Row]:

@@ -24,7 +24,7 @@ from lab.systems.openclaw.capture.candidates import (
 )
 from lab.systems.openclaw.config.settings import AutoCapture, EngineConfig, ReceiptSettings
 from lab.systems.openclaw.js import Json, whole_count
-from lab.systems.openclaw.memory import Listing, Near, is_within_dedupe_window
+from lab.systems.openclaw.memory import Listing, Near, dedupe_cutoff_ms, is_within_dedupe_window
 from lab.systems.openclaw.recall.receipt import NAME, marker
 from lab.systems.openclaw.recall.scope import normalise as normalise_scope
 
@@ -162,18 +162,14 @@ MAX_TODOS = 64
 
 
 class CaptureStore:
-    """The rows of a table and its listing, as capture reads them."""
+    """The rows of a table and its ``listing``, as capture reads them."""
 
     def __init__(self, table: StoreRetriever, listing: Listing) -> None:
-        self._table, self._listing = table, listing
+        self._table, self.listing = table, listing
 
     def nearest(self, vector: np.ndarray, limit: int, scope: str | None = None) -> Sequence[Near]:
         """Return the rows of a scope nearest to a vector."""
         return [Near(row, distance) for row, distance in self._table.nearest(vector, limit, scope)]
-
-    def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> Sequence[Row]:
-        """Return the newest rows of a scope and category."""
-        return self._listing.recent(scope, categories, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +177,9 @@ class Rules:
     """The rules of a profile.
 
     ``clean`` removes injected text; ``spans`` returns the candidates of a cleaned text; ``is_duplicate`` compares two
-    texts under a threshold (E-76). ``newest_first``: new messages use up the bounds before old ones.
-    ``counts_all``: the receipt counts every candidate that was not stored. ``cut`` shortens a text to a number of
-    UTF-16 units.
+    texts under a threshold (E-76). ``recent`` lists the TODOs of a scope since a time. ``newest_first``: new messages
+    use up the bounds before old ones. ``counts_all``: the receipt counts every candidate that was not stored. ``cut``
+    shortens a text to a number of UTF-16 units.
     """
 
     clean: Callable[[str], str]
@@ -193,6 +189,7 @@ class Rules:
     category: Callable[[str], str | None]
     is_duplicate: Callable[[str, str, float], bool]
     cut: Callable[[str, int], str]
+    recent: Callable[[Listing, str, float], Sequence[Row]]
     newest_first: bool = False
     counts_all: bool = False
 
@@ -392,7 +389,7 @@ class _Run:
         if scope not in self._todos:
             self._todos[scope] = [
                 row.text
-                for row in self.store.recent(scope, (TODO,), MAX_TODOS)
+                for row in self.rules.recent(self.store.listing, scope, dedupe_cutoff_ms(self._now_ms, hours))
                 if is_within_dedupe_window(row.created_at, self._now_ms, hours)
             ]
         return self._todos[scope]

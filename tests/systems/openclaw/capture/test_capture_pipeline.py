@@ -47,6 +47,18 @@ def test_capture_of_chinese_works_in_seed_and_is_dead_in_upstream() -> None:
     assert texts_of(run(said, profile="upstream")) == []
 
 
+def test_upstream_does_not_see_recent_todos_after_the_first_256_of_a_scope() -> None:
+    """The plugin reads four times as many rows as it compares with, in the order in which they were stored."""
+    again, config = "remember to order the last sack of flour", {"autoCapture": {"captureTodo": True}}
+    for profile, stored in (("seed", 0), ("upstream", 1)):
+        table = Captures()
+        for number in range(257):
+            said = again if number == 256 else f"remember to {number} " + " ".join(f"w{number}x{at}" for at in range(6))
+            assert len(run(said, profile=profile, config=config, table=table, now_ms=HOUR + number).stored) == 1
+        found = run(again, profile=profile, config=config, table=table, now_ms=2 * HOUR)
+        assert len(found.stored) == stored
+
+
 def test_capture_stores_category_importance_and_scope_without_the_tag_in_seed() -> None:
     said = "[SCOPE: Team-A] We decided to bake rye bread"
     (item,) = run(said).stored
