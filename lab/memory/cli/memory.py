@@ -36,7 +36,7 @@ from lab.memory.tools.listing import memory_list, memory_stats
 from lab.memory.tools.store import memory_forget, memory_store
 from lab.systems.openclaw.recall.receipt import NAME
 from lab.systems.openclaw.recall_tool import Recalled, agent_recall, clamp_limit
-from lab.systems.openclaw.table.admin import preview
+from lab.systems.openclaw.table.admin import listed, preview
 
 
 def store(
@@ -139,8 +139,7 @@ def list_(
     with opened(folder, "list", options, scope=scope) as session:
         result = memory_list(session.context, scope=scope, category=category, limit=limit)
     items = result.details["items"]
-    lines = [f"[{item['category']}|{item['importance_label']}] {preview(item['text'])}" for item in items]
-    result = replace(result, text=with_places(result.text, lines, items))
+    result = replace(result, text=with_places(result.text, [*map(listed, items)], items))
     return finish(result, session)
 
 

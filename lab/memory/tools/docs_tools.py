@@ -60,13 +60,14 @@ def memory_docs_search(
     found = lane.consult(query, resolved.scope, _requested(limit, settings), trigger="manual")
     log = (found.mark(),)
     docs = [shown_doc(hit, upstream=context.upstream) for hit in found.hits]
-    details: dict[str, Any] = {"count": len(docs), "docs": docs, "receipt": found.receipt}
+    named = "hits" if context.upstream else "docs"
+    details: dict[str, Any] = {"count": len(docs), named: docs, "receipt": found.receipt}
     if found.receipt["error"]:
         details["error"] = found.receipt["error"]
     if not docs:
         why = f" ({details['error']})" if "error" in details else ""
-        return ToolResult(f"No relevant docs found{why}.", details, log)
-    return ToolResult(f"Found {len(docs)} docs:\n\n{docs_view(found.hits)}", details, log)
+        return ToolResult(f"No docs cold-lane matches found{why}.", details, log)
+    return ToolResult(f"Found {len(docs)} docs snippets:\n\n{docs_view(found.hits)}", details, log)
 
 
 def _requested(limit: object, settings: DocsSettings) -> int:

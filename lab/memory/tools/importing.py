@@ -335,6 +335,8 @@ def memory_import(
         admin_scope(scope),
         transfer_limit(limit, upstream=context.upstream),
     )
+    if override and context.upstream:
+        override = normalise(override, context.config.scope_policy).scope
     records = read_records(path, kind, strict=context.upstream)[:most]
     stored = context.table.rows()
     mode = dedupe_mode(dedupe)

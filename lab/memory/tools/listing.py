@@ -28,10 +28,10 @@ from lab.systems.openclaw.table.admin import (
     format_of,
     is_working_set,
     iso_time,
+    listed,
     newest_first,
     numbered,
     oldest_first,
-    preview,
     shown_label,
     transfer_limit,
 )
@@ -59,8 +59,7 @@ def memory_list(
     details = {"count": len(items), "items": items, "receipt": receipt}
     if not items:
         return ToolResult("No memories matched the current filters.", details)
-    lines = [f"[{item['category']}|{item['importance_label']}] {preview(item['text'])}" for item in items]
-    return ToolResult(f"Listed {len(items)} memories:\n\n{numbered(lines)}", details)
+    return ToolResult(f"Listed {len(items)} memories:\n\n{numbered([*map(listed, items)])}", details)
 
 
 def listed_row(row: Row, clean: Callable[[str], str]) -> dict[str, Any]:

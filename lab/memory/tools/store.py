@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.utf16 import WHITESPACE, js_slice, js_utf8
-from lab.memory.tools.context import Embedded, ToolContext, ToolResult
+from lab.memory.tools.context import TOO_LONG, UNAVAILABLE, Embedded, ToolContext, ToolResult
 from lab.memory.tools.preflight import Verdict, preflight
 from lab.memory.tools.redact import is_secret, redactor
 from lab.recordings.cleaning import language_of
@@ -21,7 +21,13 @@ from lab.systems.openclaw.table.admin import SCHEMA_ID, is_working_set
 from lab.systems.openclaw.table.schema import Entry
 
 TOOL, TRUST, SOURCE_KIND = "memory_store", "user", "tool"
-CANDIDATES, CANDIDATE_CHARS = 5, 60
+CANDIDATES, CANDIDATE_CHARS = 5, 80
+
+
+_NO_CANDIDATES = {
+    TOO_LONG: "Forget query is too long for embeddings. Cannot search deletion candidates.",
+    UNAVAILABLE: f"{NAME} embeddings provider is unavailable right now.",
+}
 
 
 def memory_store(
@@ -173,9 +179,12 @@ def _candidates(context: ToolContext, query: str, started: int) -> ToolResult:
     if context.embed is None:
         return context.without_provider()
     (embedded,) = context.vectors([query])
+    receipt = context.backend | {"model": context.model, "latencyMs": context.timed(started)["latencyMs"]}
+    details: dict[str, Any] = {"action": "candidates", "found": 0}
     if embedded.reason is not None:
         text = f"Cannot search for candidates without a vector of the query ({embedded.reason}). Provide memoryId."
-        return ToolResult(text, {"error": embedded.reason, "receipt": context.timed(started)})
+        text = _NO_CANDIDATES[embedded.reason] if context.upstream else text
+        return ToolResult(text, details | {"error": embedded.reason, "receipt": receipt})
     # The plugin shows candidates as they are stored.
     clean = str if context.upstream else redactor(upstream=False)
     candidates: list[dict[str, Any]] = [
@@ -188,10 +197,9 @@ def _candidates(context: ToolContext, query: str, started: int) -> ToolResult:
         }
         for near in context.table.nearest(embedded.vector, CANDIDATES)
     ]
-    receipt = context.backend | {"model": context.model, "latencyMs": context.timed(started)["latencyMs"]}
-    details = {"action": "candidates", "found": len(candidates), "candidates": candidates, "receipt": receipt}
     if not candidates:
-        return ToolResult("No matching memories found.", details)
+        return ToolResult("No matching memories found.", details | {"receipt": receipt})
+    details |= {"found": len(candidates), "candidates": candidates, "receipt": receipt}
     lines = [
         f"- {found['id']} [{found['category']}] {math.floor(100 * found['score'] + 0.5)}% "
         f"{js_slice(found['text'], CANDIDATE_CHARS)}…"

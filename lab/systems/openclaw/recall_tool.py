@@ -29,7 +29,11 @@ DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 PLANS = (*recall_plans(), TierPlan("ignore", (IGNORE,)))
 # The tiers that seed 001 requires: must and nice as one, then unknown, then ignore.
 WIDENING = (TierPlan("must+nice", (MUST, NICE)), TierPlan("unknown", (UNKNOWN,)), TierPlan("ignore", (IGNORE,)))
-DARK = "⚠️ Vector recall unavailable (embeddings). Showing lexical-only (FTS) results.\n\n"
+_BY_WORDS = "Showing lexical-only (FTS) results.\n\n"
+DARK = {
+    "provider_unavailable": f"⚠️ Vector recall unavailable (embeddings). {_BY_WORDS}",
+    "embedding_input_too_long": f"⚠️ Vector recall skipped (embedding input too long). {_BY_WORDS}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ def memory_recall(
     log = fallback_markers(policy, resolved.scope, fallback, why)
     if docs is not None:
         log.append(docs.mark())
-    text = (DARK if no_vector else "") + _view(hits, citations)
+    text = (DARK[no_vector] if no_vector else "") + _view(hits, citations)
     return Recalled(text, hits, receipt, tuple(log), citations, config.upstream)
 
 
@@ -205,7 +209,7 @@ def _view(hits: tuple[tuple[Picked, Row], ...], docs: tuple[DocHit, ...]) -> str
         ]
         parts.append(f"Memories ({len(hits)}):\n{numbered(lines)}")
     if docs:
-        parts.append(f"Docs ({len(docs)}):\n{docs_view(docs)}")
+        parts.append(f"Docs cold lane ({len(docs)}):\n{docs_view(docs, '|operator')}")
     return "\n\n".join(parts)
 
 

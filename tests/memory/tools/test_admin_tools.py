@@ -92,7 +92,7 @@ def test_lists_and_exports_replace_the_secrets_that_the_profile_knows(
 
 def test_memory_list_shows_a_preview_of_a_long_text(bench: Any, tools: Any) -> None:
     result = memory_list(bench(tools.entry(1, "😀" * 200)).context)
-    assert result.text == f"Listed 1 memories:\n\n1. [fact|unknown] {'😀' * 120}…"
+    assert result.text == f"Listed 1 memories:\n\n1. [fact|unknown] {'😀' * 100}…"
     assert result.details["items"][0]["text"] == "😀" * 200
 
 

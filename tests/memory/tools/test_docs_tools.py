@@ -47,7 +47,7 @@ def test_docs_ingest_reads_the_configured_roots_then_search_cites_them(docs: Doc
     found = memory_docs_search(context(docs), DocsLane(docs, index), "gateway listens", limit=1)
     (doc,) = found.details["docs"]
     assert doc["recordRef"] == "doc:handbook:gateway/decisions/2026-03-02-port.md#port:001"
-    assert found.text == f"Found 1 docs:\n\n1. [docs|operator|decision] {doc['text']} ({doc['recordRef']})"
+    assert found.text == f"Found 1 docs snippets:\n\n1. [decision] {doc['text']} ({doc['recordRef']})"
     assert (found.details["receipt"]["trigger"], found.details["receipt"]["requested"]) == ("manual", 1)
 
 
@@ -56,7 +56,7 @@ def test_docs_search_limit_is_at_most_max_items(
     docs: DocsSettings, index: DocsIndex, limit: object, requested: int
 ) -> None:
     found = memory_docs_search(context(docs), DocsLane(docs, index), "gateway", limit=limit)
-    assert (found.details["receipt"]["requested"], found.text) == (requested, "No relevant docs found.")
+    assert (found.details["receipt"]["requested"], found.text) == (requested, "No docs cold-lane matches found.")
 
 
 def test_docs_search_keeps_to_the_scope_of_the_call(docs: DocsSettings, index: DocsIndex) -> None:
@@ -72,7 +72,10 @@ def test_docs_search_keeps_to_the_scope_of_the_call(docs: DocsSettings, index: D
 def test_docs_search_blank_query_or_broken_index_is_an_error_not_an_exception(docs: DocsSettings) -> None:
     assert memory_docs_search(context(docs), DocsLane(docs, None), " ").error == "empty_query"
     broken = memory_docs_search(context(docs), DocsLane(docs, None), "port")
-    assert (broken.error, broken.text) == ("docs_search_failed", "No relevant docs found (docs_search_failed).")
+    assert (broken.error, broken.text) == (
+        "docs_search_failed",
+        "No docs cold-lane matches found (docs_search_failed).",
+    )
 
 
 def test_docs_tools_of_a_lane_that_is_off_do_nothing(docs: DocsSettings, index: DocsIndex) -> None:

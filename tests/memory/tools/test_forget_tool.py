@@ -59,8 +59,16 @@ def test_memory_forget_candidates_hide_secrets_in_seed_alone(bench: Any, tools: 
 def test_memory_forget_query_needs_a_vector(bench: Any, tools: Any) -> None:
     assert memory_forget(bench(embed=None).context, query="x").error == "missing_api_key"
     for reason in ("provider_unavailable", "embedding_input_too_long"):
-        assert memory_forget(bench(embed=tools.failing(reason)).context, query="x").error == reason
-    assert memory_forget(bench().context, query="x").text == "No matching memories found."
+        for upstream in (True, False):
+            result = memory_forget(bench(embed=tools.failing(reason), upstream=upstream).context, query="x")
+            assert (result.error, result.details["found"]) == (reason, 0)
+            assert ("Provide memoryId" in result.text) != upstream
+    found = memory_forget(bench().context, query="x")
+    assert (found.text, "candidates" in found.details) == ("No matching memories found.", False)
+
+
+def test_memory_forget_shows_80_units_of_a_candidate(bench: Any, tools: Any) -> None:
+    assert f"100% {'x' * 80}…" in memory_forget(bench(tools.entry(1, "x" * 90)).context, query="x" * 90).text
 
 
 def test_memory_forget_without_arguments_names_them(bench: Any) -> None:

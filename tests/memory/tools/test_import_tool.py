@@ -16,7 +16,7 @@ from lab.base.errors import UnusableInput
 from lab.memory.tools import importing
 from lab.memory.tools.importing import memory_import
 from lab.memory.tools.listing import memory_export
-from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.config.settings import EngineConfig, ScopePolicy
 from lab.systems.openclaw.memory import CATEGORIES
 from tests.conformance.memory_table import InMemoryTable
 
@@ -40,6 +40,15 @@ def write(tmp_path: Path) -> Write:
 def counts(result: Any) -> tuple[int, int, int]:
     """Return how many records were imported, skipped and refused."""
     return result.details["imported"], result.details["skipped"], result.details["failed"]
+
+
+def test_memory_import_in_upstream_tells_the_scope_that_the_policy_makes_of_another(bench: Any, write: Write) -> None:
+    config = EngineConfig(scope_policy=ScopePolicy(validation_mode="normalize", max_length=8))
+    for upstream, told in ((True, "bad-scop"), (False, "bad-scope")):
+        table = bench(config=config, upstream=upstream)
+        result = memory_import(table.context, write({"text": "alpha"}), scope="Bad Scope!")
+        assert result.details["receipt"]["filtersApplied"]["scopeOverride"] == told
+        assert [row.scope for row in table.rows] == ["bad-scop"]
 
 
 def test_memory_import_normalises_every_field(bench: Any, tools: Any, write: Write) -> None:

@@ -130,7 +130,7 @@ def test_memory_recall_cites_documents_if_memories_are_few(kit: Any, upstream: b
     lane = DocsLane(DocsSettings(enabled=True), cast("DocsIndex", Found()))
     config = PLUGIN if upstream else EngineConfig()
     answer = recalled([kit.row("a", "the gateway")], config=config, docs=lane)
-    assert answer.text.endswith("Docs (1):\n1. [docs|operator|doc] The port is 8443. (doc:local:a.md#root:001)")
+    assert answer.text.endswith("Docs cold lane (1):\n1. [doc|operator] The port is 8443. (doc:local:a.md#root:001)")
     assert answer.text.startswith("Found 2 relevant items:\n\nMemories (1):\n1. ")
     (doc,) = answer.details["docs"]
     assert (doc["source_kind"], doc["trust_tier"]) == ("operator", trust)
@@ -165,7 +165,10 @@ def test_memory_recall_invalid_scope_uses_fallbacks_only_if_allowed(kit: Any, sk
 def test_memory_recall_without_vectors_says_so_and_uses_words(kit: Any) -> None:
     answer = recalled([kit.row("a", "the gateway"), kit.row("b", "plums")], no_vector="provider_unavailable")
     assert [row.key for _, row in answer.hits] == ["a"]
-    assert answer.text == f"{DARK}Found 1 relevant items:\n\nMemories (1):\n1. [fact] the gateway (2%)"
+    assert (
+        answer.text
+        == f"{DARK['provider_unavailable']}Found 1 relevant items:\n\nMemories (1):\n1. [fact] the gateway (2%)"
+    )
     assert "provider_unavailable" in answer.receipt["lifecycle"]["rejected"]
 
 

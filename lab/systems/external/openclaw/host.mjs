@@ -146,7 +146,8 @@ class Host {
     };
   }
 
-  async observe({ now_ms, turn }) {
+  // `stored`: whether to tell what is new in the store, for which all of it is read.
+  async observe({ now_ms, turn, stored = true }) {
     this.world.now = now_ms;
     const said = this.#said(turn.session);
     if (!["user", "assistant"].includes(turn.role)) return {};
@@ -158,7 +159,7 @@ class Host {
     this.world.taken();
     await this.#end(said);
     const settled = await this.#settled();
-    const changes = await this.store.changes((text) => sourcesOf(text, said));
+    const changes = stored && await this.store.changes((text) => sourcesOf(text, said));
     const log = this.world.taken().map(([level, one]) => `${level} ${one}`);
     return { ...changes, log: settled ? log : [...log, "warn lab: the plugin did not settle"] };
   }
@@ -188,11 +189,13 @@ class Host {
     };
   }
 
-  // Call one of the plugin's tools; the lab does not, but people who look into a plugin do.
-  async tool({ now_ms, name, params }) {
+  // Call one of the plugin's tools; the lab does not, but people who look into a plugin do. `whole`: with text and log.
+  async tool({ now_ms, name, params, whole = false }) {
     this.world.now = now_ms;
     if (!this.plugin.tools.has(name)) throw new Refused("unsupported", `no such tool: ${name}`);
-    return this.plugin.call(name, params);
+    this.world.taken();
+    const details = await this.plugin.call(name, params);
+    return whole ? { details, text: this.plugin.said, log: this.world.taken() } : details;
   }
 
   async close() {

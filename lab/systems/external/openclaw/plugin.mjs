@@ -78,10 +78,11 @@ export class Plugin {
     return given.filter((one) => one !== undefined && one !== null);
   }
 
-  // Call a tool and return its `details`, which are its result for programs.
+  // Call a tool and return its `details`, which are its result for programs; `said` is what it tells the agent.
   async call(name, params) {
     this.called[name] = (this.called[name] ?? 0) + 1;
     const result = await this.tools.get(name).execute(`lab-${this.called[name]}`, params);
+    this.said = (result?.content ?? []).map((part) => part.text ?? "").join("\n");
     return result?.details ?? {};
   }
 

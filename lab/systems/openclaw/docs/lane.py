@@ -306,9 +306,9 @@ def shown_doc(hit: DocHit, *, upstream: bool) -> dict[str, Any]:
     }
 
 
-def docs_view(hits: tuple[DocHit, ...]) -> str:
-    """Return citations as numbered lines."""
-    return numbered([f"[docs|operator|{hit.doc_kind}] {hit.text} ({hit.record_ref})" for hit in hits])
+def docs_view(hits: tuple[DocHit, ...], mark: str = "") -> str:
+    """Return citations as numbered lines, with ``mark`` behind their kind."""
+    return numbered([f"[{hit.doc_kind}{mark}] {hit.text} ({hit.record_ref})" for hit in hits])
 
 
 def open_lane(settings: DocsSettings, workshop: Workshop, folder: Path) -> DocsLane:

@@ -17,7 +17,8 @@ from lab.systems.openclaw.memory import CATEGORIES, resolve_label
 from lab.systems.openclaw.recall.scope import scope_token
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 5000
-PREVIEW_CHARS = 240
+# UTF-16 units of a text that is shown: by a recall, and in a list.
+PREVIEW_CHARS, LISTED_CHARS = 240, 200
 SCHEMA_ID, WORKING_SET_PREFIX = "__schema__", "working_set:"
 JSON, JSON_LINES = "json", "jsonl"
 DEDUPE_NONE, DEDUPE_ID, DEDUPE_ID_TEXT = "none", "id", "id_text"
@@ -115,9 +116,14 @@ def shown_label(row: Row) -> str:
     return resolve_label(row.importance_label, row.importance)
 
 
-def preview(text: str) -> str:
-    """Return at most 240 UTF-16 units of a text, with an ellipsis if it was cut."""
-    return text if js_length(text) <= PREVIEW_CHARS else f"{js_slice(text, PREVIEW_CHARS)}…"
+def preview(text: str, most: int = PREVIEW_CHARS) -> str:
+    """Return at most ``most`` UTF-16 units of a text, with an ellipsis if it was cut."""
+    return text if js_length(text) <= most else f"{js_slice(text, most)}…"
+
+
+def listed(item: dict[str, Any]) -> str:
+    """Return the line of a memory in a list."""
+    return f"[{item['category']}|{item['importance_label']}] {preview(item['text'], LISTED_CHARS)}"
 
 
 def filters(scope: str | None, category: str | None, **more: object) -> dict[str, Any]:
