@@ -36,7 +36,10 @@ class Answer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A family under one configuration: the turns, the equal turns, and the first different one."""
+    """A family under one configuration: the turns, the equal turns, and the first different one.
+
+    ``what`` is compared, ``injected`` how many memories were injected, stored, or known at the end.
+    """
 
     family: str
     settings: str
@@ -44,6 +47,7 @@ class Compared(NamedTuple):
     equal: int
     injected: int
     first: str
+    what: str = "turns"
 
 
 def compare(
@@ -63,20 +67,21 @@ def compare(
         env["PATH"] = f"{find_sidecar().parent}{os.pathsep}{os.environ['PATH']}"
         given["docsColdLane"] |= {"sourceRoots": [str(_written(place / "handbook", family.documents))]}
     try:
-        with Plugin(node, _settings(folder, given), place / "filled", server, env) as plugin:
+        with Plugin(node, settings_of(folder, given), place / "filled", server, env) as plugin:
             _fill(plugin, provider, family)
         for name in names:
             settings, own = SETTINGS[name] | given, place / name
             shutil.copytree(place / "filled", own / "live")
-            with Plugin(node, _settings(folder, settings), own / "live", server, env) as plugin:
+            with Plugin(node, settings_of(folder, settings), own / "live", server, env) as plugin:
                 live = list(_live(plugin, provider, family))
             yield _compared(family, name, live, _lab(family, settings, plugin.home / TABLE, server, own))
     finally:
         server.close()
 
 
-def _settings(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    own: dict[str, Any] = {"embedding": {"model": MODEL}, "dbPath": f"{{home}}/{TABLE}"}
+def settings_of(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what the host is told of a plugin and its configuration."""
+    own: dict[str, Any] = {"embedding": settings.get("embedding", {}) | {"model": MODEL}, "dbPath": f"{{home}}/{TABLE}"}
     if "docsColdLane" in settings:
         own["docsColdLane"] = settings["docsColdLane"] | {"sqlitePath": "{home}/docs.sqlite"}
     config = {"config": settings | own, "keys": [{"at": "embedding.apiKey"}]}

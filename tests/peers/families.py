@@ -79,6 +79,68 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "autoRecall": {"selectionMode": "tier_first_v1", "tierSearchMultiplier": 3},
         "budget": {"maxChars": 300, "overflowAction": "truncate_tail"},
     },
+    "quota-fallbacks": {
+        "autoRecall": {"selectionMode": "tier_quota_v1", "maxItems": 5},
+        "scopePolicy": {
+            "fallbackScopes": ["global", "team-elm"],
+            "validationMode": "normalize",
+            "skipFallbackOnInvalidScope": False,
+            "maxScopeLength": 8,
+        },
+    },
+    "first-unscoped": {
+        "autoRecall": {"selectionMode": "tier_first_v1", "skipTrivialPrompts": False},
+        "scopePolicy": {"enabled": False},
+        "budget": {"enabled": False},
+        "workingSet": {"enabled": True, "persist": True, "maxChars": 2800},
+        "receipts": {"verbosity": "high", "maxItems": 10},
+    },
+    "quota-known": {
+        "autoRecall": {"selectionMode": "tier_quota_v1", "includeUnknownFallback": False},
+        "scopePolicy": {"fallbackScopes": ["team-oak"], "validationMode": "none", "fallbackMarker": False},
+    },
+    "quota-nice": {
+        "autoRecall": {
+            "selectionMode": "tier_quota_v1",
+            "maxItems": 5,
+            "quotas": {"mustMax": 0, "niceMin": 5, "unknownMax": 0},
+            "tierSearchMultiplier": 6,
+        },
+        "workingSet": {
+            "enabled": True,
+            "persist": False,
+            "maxChars": 2800,
+            "maxItemsPerSection": 5,
+            "maxGoalChars": 40,
+            "maxItemChars": 40,
+        },
+        "budget": {"maxChars": 12_000},
+    },
+    "quota-unknown": {
+        "autoRecall": {
+            "selectionMode": "tier_quota_v1",
+            "quotas": {"mustMax": 5, "niceMin": 0, "unknownMax": 5},
+            "trivialMinChars": 40,
+        },
+        "budget": {"maxChars": 500, "minRecentSlots": 0, "overflowAction": "truncate_tail"},
+    },
+    "first-recent": {
+        "autoRecall": {"selectionMode": "tier_first_v1", "maxItems": 5},
+        "workingSet": {"enabled": True, "persist": False},
+        "budget": {"maxChars": 400, "minRecentSlots": 5},
+        "receipts": {"maxItems": 1},
+    },
+    "first-clamped": {
+        "embedding": {"maxChars": 200, "headChars": 40, "maxBytes": 500},
+        "autoRecall": {"selectionMode": "tier_first_v1", "maxItems": 1},
+        "autoCapture": {"todoStaleTtlDays": 1},
+    },
+    "quota-old": {
+        "autoRecall": {"selectionMode": "tier_quota_v1", "trivialMinChars": 2},
+        "autoCapture": {"todoStaleTtlDays": 90},
+        "workingSet": {"enabled": True, "persist": True, "maxItemsPerSection": 1},
+        "receipts": {"enabled": False},
+    },
 }
 
 
@@ -140,7 +202,7 @@ class Draw:
 
 
 def families(turns: int, seed: int = 13) -> list[Family]:
-    """Return every family, with ``turns`` turns under each configuration."""
+    """Return every family, with ``turns`` turns under each configuration, a quarter if it has documents."""
     made = []
     for make in (
         _in_order,
@@ -342,6 +404,8 @@ def _handbook(draw: Draw, turns: int, name: str, marks: dict[str, str], **settin
             return draw.chinese()[: draw.random.choice((1, 2, 3, 9))] + draw.random.choice(("", "？", "コーヒー"))
         return some if kind < 0.9 else draw.text()
 
+    # Each search of documents starts a program.
+    turns = -(-turns // 4)
     lane = {
         "enabled": True,
         "minHotItems": 5,
@@ -378,5 +442,5 @@ def _vectors(draw: Draw, turns: int) -> Family:
     """The provider is down at some turns, so that documents are found by their words alone."""
     mapped = {"scopeMappingStrategy": "map", "scopeMap": {"team-oak": ["team-oak", "/Team-Elm", "notes/x"]}}
     family = _handbook(draw, turns, "vectors in repositories", _REPOSITORIES, embedOnIngest=True, **mapped)
-    down = frozenset(at for at in range(turns) if draw.random.random() < 0.2)
+    down = frozenset(at for at in range(len(family.prompts)) if draw.random.random() < 0.2)
     return replace(family, down=down)

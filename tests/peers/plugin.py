@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lab.base.errors import CannotMeasure
+from lab.embedding.embedder import DOCUMENT, Role
 from lab.embedding.server import EmbeddingServer
 from lab.systems.external.plugin import HOST
 from tests.conformance.embedding import DIMENSION, embed
@@ -31,14 +32,14 @@ class Provider:
         # All texts that it was sent, in order.
         self.asked: list[str] = []
 
-    def prepare(self, texts: Sequence[str]) -> int:
+    def prepare(self, texts: Sequence[str], role: Role = DOCUMENT) -> int:
         """Refuse what is to be refused."""
         self.asked += texts
         if self.down or not set(texts).isdisjoint(self.refused):
             raise CannotMeasure("down")
         return len(texts)
 
-    def of(self, texts: Sequence[str]) -> np.ndarray:
+    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
         """Return float32 ``[len(texts), dimension]``."""
         return np.stack([embed(text) for text in texts])
 
