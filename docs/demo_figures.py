@@ -22,17 +22,20 @@ sys.path.insert(0, str(ROOT))
 
 QUOTED = ("Forbidden@6", "StaleRecall", "CleanHit@6", "FalseRecall", "Judged@6")
 COMPARED = ("Success@6", "RepeatRate")
-# What differs between reports of equal runs: times, and the versions of what made them.
+# What differs between reports of equal results: times, what identifies the run, its configurations and what made it,
+# and in a figure the line that names the run, and the shapes of letters.
 UNSETTLED = re.compile(
-    r'<section aria-labelledby="latency">.*?</section>|<summary>Versions</summary>.*?</details>'
-    r"|(?<=[ >])[\d.,]+/(?:[\d.,]+|–)(?=[ <])",
+    r'<section aria-labelledby="latency">.*?</section>|(?<=[ >])[\d.,]+/(?:[\d.,]+|–)(?=[ <])'
+    r"|<summary>(?:Versions|Hashes|Configuration)\b.*?</details>"
+    r"|\* run key: \w+|<dt>run key</dt><dd>\w+</dd>"
+    r"|<defs>.*?</defs>|<!-- recall lab, run .*?</g>",
     re.DOTALL,
 )
 
 
 def settled(report: str) -> str:
-    """Return the text of a report without its times and versions."""
-    return UNSETTLED.sub("", report)
+    """Return the text of a report or a figure without its times and what identifies its run."""
+    return re.sub(r">\s+<", "><", UNSETTLED.sub("", report))
 
 
 def write_example(run: RunDirectory, folder: Path) -> None:

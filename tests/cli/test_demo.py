@@ -53,7 +53,7 @@ def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -
     empty = {arm: round(264 * (1 - mean)) for arm, mean in judged.items() if mean < 1}
     assert empty == {"bm25": 1, "none": 264}, "probes at which nothing is injected count as 0"
     assert "(Judged@6 is 1.000). Only probes at which nothing is injected count as 0: one for `bm25`, all for" in readme
-    # reports/example holds the same report and figures, times and versions aside.
+    # reports/example holds the same report and figures, times and the identity of the run aside.
     spec = importlib.util.spec_from_file_location("demo_figures", ROOT / "docs" / "demo_figures.py")
     assert spec
     assert spec.loader
@@ -69,7 +69,7 @@ def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -
 
 
 def _settled(folder: Path, figures: ModuleType) -> dict[str, str]:
-    """Return the texts of a report and its figures by name, without times and versions."""
+    """Return the texts of a report and its figures by name, without times and identities."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): figures.settled(path.read_text("utf-8")) for path in files}
 
