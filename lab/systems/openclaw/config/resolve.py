@@ -307,7 +307,7 @@ def _config(values: dict[str, Any], profile: str) -> EngineConfig:
         budget=_build(Budget, values["budget"]),
         working_set=_build(WorkingSetSettings, values["workingSet"] | {"variant": lab["workingSet"]}),
         receipts=_build(ReceiptSettings, values["receipts"]),
-        docs=_build(DocsSettings, values["docsColdLane"]),
+        docs=_build(DocsSettings, values["docsColdLane"] | {"byPath": profile == SEED}),
         embedding=_build(Clamp, values["embedding"]),
         todo_stale_ttl_days=values["autoCapture"]["todoStaleTtlDays"],
         read_only=values["readOnly"],

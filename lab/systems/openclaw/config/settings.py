@@ -90,7 +90,11 @@ class ReceiptSettings:
 
 @dataclass(frozen=True, slots=True)
 class DocsSettings:
-    """``docsColdLane`` (E-47)."""
+    """``docsColdLane`` (E-47).
+
+    ``by_path``: outside a repository, a document is cited by its path below the root. Without it, as in the sidecar, it
+    is cited by its name, so that of two files of one name the later one replaces the other.
+    """
 
     enabled: bool = False
     source_roots: tuple[str, ...] = ()
@@ -105,6 +109,7 @@ class DocsSettings:
     search_rrf_k: int = 60
     scope_mapping_strategy: str = "repo_prefix"
     scope_map: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    by_path: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ class ToolInput(NamedTuple):
 class SourceFile(NamedTuple):
     """A file to ingest with its citation: a repo, and a path inside it with forward slashes.
 
-    The repo is the name of the git root; outside a repository it is ``local``, and the path is the file's name.
+    The repo is the name of the git root; outside a repository it is ``local``, and the path is below
+    the root that was named, or the file's name (:class:`DocsSettings`).
     """
 
     file: Path
@@ -105,7 +106,8 @@ def plan_ingest(settings: DocsSettings, tool_input: ToolInput | None = None) -> 
         if not configured:
             return IngestPlan(skip_reason="no_source_roots")
         # With globs other than the configured ones, the files left out are still documents.
-        return _collect(configured, globs, complete=tool_input is None or not tool_input.globs)
+        is_all = tool_input is None or not tool_input.globs
+        return _collect(configured, globs, complete=is_all, by_path=settings.by_path)
     if tool_input.invalid:
         return IngestPlan(skip_reason="source_roots_invalid")
     if not configured:
@@ -114,7 +116,7 @@ def plan_ingest(settings: DocsSettings, tool_input: ToolInput | None = None) -> 
     outside = tuple(root for root in tool_input.roots if not any(_is_inside(_resolved(root), top) for top in allowed))
     if outside:
         return IngestPlan(skip_reason="source_roots_not_allowlisted", invalid_roots=outside)
-    return _collect(tool_input.roots, globs, complete=False)
+    return _collect(tool_input.roots, globs, complete=False, by_path=settings.by_path)
 
 
 def _resolved(root: str) -> Path:
@@ -153,7 +155,7 @@ class _Walk:
             pending += [Path(entry.path) for entry in reversed(folders)]
 
 
-def _collect(roots: Sequence[str], globs: Sequence[str], *, complete: bool) -> IngestPlan:
+def _collect(roots: Sequence[str], globs: Sequence[str], *, complete: bool, by_path: bool) -> IngestPlan:
     walk = _Walk()
     git_roots: dict[Path, Path | None] = {}
     missing: list[str] = []
@@ -171,7 +173,7 @@ def _collect(roots: Sequence[str], globs: Sequence[str], *, complete: bool) -> I
             if not _is_utf8(str(file)):
                 walk.unreadable += 1
             elif file not in files:
-                files[file] = _cited(file, git_roots)
+                files[file] = _cited(file, relative if by_path else file.name, git_roots)
     # As JavaScript sorts texts.
     ordered = tuple(sorted(files.values(), key=lambda source: str(source.file).encode("utf-16-be")))
     return IngestPlan(
@@ -194,12 +196,12 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-def _cited(file: Path, git_roots: dict[Path, Path | None]) -> SourceFile:
+def _cited(file: Path, name: str, git_roots: dict[Path, Path | None]) -> SourceFile:
     folder = file.parent
     if folder not in git_roots:
         parents = (folder, *folder.parents)
         git_roots[folder] = next((parent for parent in parents if os.path.exists(parent / ".git")), None)
     root = git_roots[folder]
     if root is None or not root.name:
-        return SourceFile(file, LOCAL, file.name)
+        return SourceFile(file, LOCAL, name)
     return SourceFile(file, root.name, file.relative_to(root).as_posix())

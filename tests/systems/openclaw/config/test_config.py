@@ -63,7 +63,8 @@ def test_resolve_upstream_defaults() -> None:
     assert config.text == TextSettings("none", True, "scan")
     assert (config.phases.repeat, config.phases.score, config.phases.pinned_counts) == (False, (), "extra")
     assert (config.budget, config.scope_policy, config.receipts) == (Budget(), ScopePolicy(), ReceiptSettings())
-    assert (config.docs, config.embedding, config.todo_stale_ttl_days) == (DocsSettings(), Clamp(), 7)
+    assert (config.docs, config.embedding) == (DocsSettings(by_path=False), Clamp())
+    assert config.todo_stale_ttl_days == 7
 
 
 def test_resolve_accepts_the_seeds_example_under_seed_only() -> None:
@@ -329,7 +330,7 @@ def test_describe_accepts_a_config_built_by_hand() -> None:
         (PLUGIN["budget"], Budget, set()),
         (PLUGIN["workingSet"], WorkingSetSettings, {"variant"}),
         (PLUGIN["receipts"], ReceiptSettings, set()),
-        (PLUGIN["docsColdLane"], DocsSettings, set()),
+        (PLUGIN["docsColdLane"], DocsSettings, {"by_path"}),
         (LAB.keys["phases"], Phases, set()),
         (LAB.keys["textLane"], TextSettings, set()),
     ],

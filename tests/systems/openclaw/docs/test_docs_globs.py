@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs import globs
 from lab.systems.openclaw.docs.globs import IngestPlan, glob_matches, plan_ingest, read_tool_input
@@ -16,7 +17,7 @@ Write = Callable[[Mapping[str, str]], Path]
 
 
 def plan(*roots: Path | str, patterns: tuple[str, ...] = ("**/*.md",), tool_input: object = None) -> IngestPlan:
-    settings = DocsSettings(source_roots=tuple(map(str, roots)), source_globs=patterns)
+    settings = DocsSettings(source_roots=tuple(map(str, roots)), source_globs=patterns, by_path=False)
     return plan_ingest(settings, None if tool_input is None else read_tool_input(tool_input))
 
 
@@ -77,6 +78,13 @@ def test_plan_ingest_counts_files_with_equal_citations(written: Write) -> None:
     result = plan(folder / "one" / "docs", folder / "two" / "docs")
     assert (cited(result), result.shadowed) == (["local:a.md", "local:a.md", "local:b.md"], 1)
     assert result.files[0].file == folder / "one" / "docs" / "a.md"
+    # Profile seed loses no document of a folder for its name.
+    for profile, expected in (
+        ("seed", ["local:one/docs/a.md", "local:two/docs/a.md"]),
+        ("upstream", ["local:a.md"] * 2),
+    ):
+        settings = resolve({"docsColdLane": {"sourceRoots": [str(folder)], "sourceGlobs": ["**/a.md"]}}, profile).docs
+        assert cited(plan_ingest(settings)) == expected
 
 
 def test_plan_ingest_does_not_follow_links(written: Write) -> None:

@@ -100,7 +100,8 @@ def test_file_replaces_an_earlier_one_of_its_name_outside_a_repository(
     written: Write, opened: Opened, counting: Any
 ) -> None:
     page = "# A\n\nport {0}\n\n# {0}\n\nport restart {0}\n"
-    index = opened(written({f"{name}/page.md": page.format(name) for name in ("one", "two")}), counting())
+    pages = written({f"{name}/page.md": page.format(name) for name in ("one", "two")})
+    index = opened(pages, counting(), by_path=False)
     assert (counted(index), index.last_ingest["files_shadowed"]) == ((3, 1, 0, 1, 4, 4), 1)
     found = [row.text for row in index.search("port", limit=9).rows]
     assert found == ["port two", "port restart two"]

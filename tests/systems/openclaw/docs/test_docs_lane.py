@@ -196,7 +196,8 @@ def repos(written: Write, opened: Opened) -> DocsIndex:
     text = "# Port\n\nport\n"
     names = ("App/.git/HEAD", "web/.git/HEAD", "lib/.git/HEAD")
     return opened(
-        written(dict.fromkeys(names, "") | dict.fromkeys(("App/a.md", "web/b.md", "lib/c.md", "app/d.md"), text))
+        written(dict.fromkeys(names, "") | dict.fromkeys(("App/a.md", "web/b.md", "lib/c.md", "app/d.md"), text)),
+        by_path=False,
     )
 
 
