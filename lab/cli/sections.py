@@ -89,7 +89,7 @@ MEMORY = Group(
                 "lab.memory.cli.memory_files", "Update the index of the operator's Markdown documents."
             ),
             "docs-search": Entry(FILES, "Search the documents that docs-ingest indexed."),
-            "backfill": Entry(FILES, "Add the lab's columns to an older table."),
+            "backfill": Entry(FILES, "Add the columns that an older table lacks."),
             "compact": Entry(FILES, "Merge the files of a table, delete older versions."),
             "index": Entry("lab.memory.cli.store", "Indexes of the table, and when they need upkeep."),
             "tags": Entry("lab.memory.cli.store", "Keep versions of the table under names, and restore them."),

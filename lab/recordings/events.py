@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The tools by which an agent looks into its memory.
+SEARCHES = ("memory_recall", "memory_search")
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedMemory:

@@ -26,10 +26,10 @@ from lab.base.formatting import counted, free_of_credentials
 from lab.base.progress import Progress, beating
 from lab.base.shape import to_json
 from lab.golden.model import Judgement, Probe
+from lab.recordings.events import SEARCHES
 from lab.recordings.host_prompts import Suspect
 from lab.recordings.inventory import Passed
 from lab.recordings.model import Memory, Recording, Turn
-from lab.recordings.openclaw.tools import SEARCHES
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached

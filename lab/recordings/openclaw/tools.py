@@ -95,8 +95,6 @@ NESTED = "openclaw.nested-tool.v1"
 STORE, FORGET, RECALL = "memory_store", "memory_forget", "memory_recall"
 # The tools of rsclaw: those that do what a tool of the engine does, and those without a counterpart.
 PIN, UNPIN, SEARCH = "memory_pin", "memory_unpin", "memory_search"
-# The tools by which an agent looks into its memory.
-SEARCHES = (RECALL, SEARCH)
 ALIASES = {"memory_add": STORE, "memory_put": STORE, "memory_delete": FORGET}
 TOOLS = (STORE, FORGET, RECALL, PIN, UNPIN, SEARCH)
 # Times from 9999-01-01 on (epoch milliseconds) are invalid: datetime ends a year later, and turns with equal times are
