@@ -88,10 +88,9 @@ def compose(slots: Sequence[Slot], comment: str = "") -> str:
     return f"{comment}\n{block}" if comment else block
 
 
-def most_recent(slots: Sequence[Slot], count: int) -> dict[str, None]:
-    """Return the ids of the ``count`` most recent slots, which are protected, the newest first."""
-    ordered = sorted(slots, key=lambda slot: (-slot.created_at, id_order(slot.id)))
-    return dict.fromkeys(slot.id for slot in ordered[:count])
+def most_recent(slots: Sequence[Slot], count: int) -> set[str]:
+    """Return the ids of the ``count`` most recent slots, which are protected."""
+    return {slot.id for slot in sorted(slots, key=lambda slot: (-slot.created_at, id_order(slot.id)))[:count]}
 
 
 def drop_order(slots: Sequence[Slot], budget: Budget) -> list[Slot]:
@@ -234,16 +233,17 @@ def pack_well_formed(
         packed = pack_well_formed(slots, budget, hard=hard, shorten=shorten)
         after = packed.receipt["afterChars"]
         return packed._replace(receipt=packed.receipt | {"beforeChars": before, "truncated": before > after})
-    order = list(protected) if budget.overflow_action == "truncate_oldest" else [slot.id for slot in slots]
-    by_id = {slot.id: slot for slot in slots}
-    packing.drop(by_id[key] for key in reversed(order) if key in protected and key not in hard)
+    # Of slots of one age, the last in the order of injection goes first.
+    oldest_first = budget.overflow_action == "truncate_oldest"
+    order = sorted(slots, key=lambda slot: -slot.created_at) if oldest_first else slots
+    packing.drop(slot for slot in reversed(order) if slot.id in protected and slot.id not in hard)
     packing.drop(slot for slot in reversed(slots) if slot.id in hard)
     packing.shrink(shorten, rules=True)
     overflow = max(0, packing.over())
     if overflow:
         packing.kept = [packing.kept[0]._replace(text=_cut_escaped(packing.kept[0].text, overflow))]
     kept, context = tuple(packing.kept), compose(packing.kept, comment)
-    honored = not overflow and protected.keys() <= {slot.id for slot in kept}
+    honored = not overflow and protected <= {slot.id for slot in kept}
     receipt = budget_receipt(budget, recent, before, js_length(context), packing.dropped, overflow, honored=honored)
     return Packed(context, kept, receipt, kept)
 
