@@ -13,14 +13,14 @@ from lab.measures.score import score_run
 
 # Messages shorten the differing hashes.
 ANOTHER = (
-    r"was made with different arguments: arms \(engine: inputs\.local:pears\.md~2 "
+    r"was made with different arguments: arms \(engine: inputs\.local:pears\.md "
     r'"[0-9a-f]{31}… -> "[0-9a-f]{31}…\); choose another --out'
 )
 
 
 def test_run_key_other_documents_differs(desk: Any, tmp_path: Path) -> None:
     desk.say("cited", ("shop", [("user", "how many pears are there", "pears in crate one")] * 3))
-    # Outside a repository, the later of two files with one name replaces the earlier.
+    # Two files with one name, outside a repository.
     (tmp_path / "docs" / "old").mkdir(parents=True)
     (tmp_path / "docs" / "old" / "pears.md").write_text("# Pears\n\nPears were not counted.\n", encoding="utf-8")
     (tmp_path / "docs" / "pears.md").write_text("# Pears\n\nPears are counted on Monday.\n", encoding="utf-8")
@@ -29,8 +29,11 @@ def test_run_key_other_documents_differs(desk: Any, tmp_path: Path) -> None:
     config.write_text(json.dumps({"autoRecall": {"selectionMode": "tier_quota_v1"}, "docsColdLane": lane}))
     run = desk.run("engine", config=str(config)).run
     rows = desk.rows(desk.run("engine", config=str(config)))
-    assert json.loads(rows[-1]["receipt"])["coldLane"]["returned"] == 1
-    assert list(run.manifest.resolved.arms[0].inputs) == ["local:pears.md", "local:pears.md~2"]
+    assert json.loads(rows[-1]["receipt"])["coldLane"]["returned"] == 2
+    assert list(run.manifest.resolved.arms[0].inputs) == ["local:old/pears.md", "local:pears.md"]
+    # In profile upstream, the later one replaces the earlier; both are inputs.
+    outcome = desk.run("engine", out="upstream", config=str(config), profile="upstream")
+    assert list(outcome.run.manifest.resolved.arms[0].inputs) == ["local:pears.md", "local:pears.md~2"]
     (tmp_path / "docs" / "pears.md").write_text("# Pears\n\nPears are counted on Friday.\n", encoding="utf-8")
     with pytest.raises(OtherArguments, match=ANOTHER):
         desk.run("engine", config=str(config))
