@@ -315,18 +315,19 @@ def read_documents(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> tuple[di
     return texts, skipped
 
 
-def operators_files(paths: Sequence[str]) -> dict[str, str]:
+def operators_files(paths: Sequence[str], where: str = "") -> dict[str, str]:
     """Return the texts of the operator's own Markdown files by their path in the workspace (seed 004).
 
     ``paths`` are those of ``memorySearch.extraPaths``, from the current folder: folders and single files. Raises
-    :class:`UnusableInput` for one that has no Markdown.
+    :class:`UnusableInput` for one that has no Markdown; ``where`` names the configuration in the message.
     """
     texts: dict[str, str] = {}
     for given in paths:
         root = Path(given).expanduser()
         found = read_documents(root, MARKDOWN)[0] if root.is_dir() else _file(root)
         if not found:
-            raise UnusableInput(f"extraPaths: {given}: no Markdown that can be read; expected a folder or a file")
+            at = f"{where}: extraPaths" if where else "extraPaths"
+            raise UnusableInput(f"{at}: {given}: no Markdown that can be read; expected a folder or a file")
         texts |= {f"{EXTRA}/{root.name}/{path}".rstrip("/"): text for path, text in found.items()}
     return texts
 

@@ -178,6 +178,9 @@ def read_settings(value: object, where: str, version: str) -> Settings:
     query = top.inner("query", ("maxResults", "minScore", "hybrid"))
     hybrid = query.inner("hybrid", ("vectorWeight", "textWeight"))
     tokens = chunking.whole("tokens", 400, 8, 100_000)
+    # Older files of the host name them ``paths``.
+    extra = (*top.texts("extraPaths", ()), *top.texts("paths", ()))
+    operators_files(extra, where)
     return Settings(
         version=top.choice("release", (version, *(name for name in RELEASES if name != version))),
         sources=None if top.get("sources") is None else top.texts("sources", (), SOURCES),
@@ -188,8 +191,7 @@ def read_settings(value: object, where: str, version: str) -> Settings:
         overlap=chunking.whole("overlap", min(80, tokens - 1), 0, tokens - 1),
         vector_weight=hybrid.number("vectorWeight", 0.7, 0, 1),
         text_weight=hybrid.number("textWeight", 0.3, 0, 1),
-        # Older files of the host name them ``paths``.
-        extra_paths=(*top.texts("extraPaths", ()), *top.texts("paths", ())),
+        extra_paths=extra,
         missing=tuple(key for key in HOSTS_OWN if top.get(key) is not None),
     )
 

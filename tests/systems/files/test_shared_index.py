@@ -76,8 +76,8 @@ def test_operators_own_files_are_found_and_are_no_items(tmp_path: Path) -> None:
         assert "lands at noon" in recall.context
         assert "no Markdown" not in recall.context
         assert (recall.items, recall.injected) == ((), 0)
-    with pytest.raises(UnusableInput, match="extraPaths: none: no Markdown"):
-        make_arm(ArmSpec("memory_core", "memory_core", {"extraPaths": ["none"]}, "c.json")).describe()
+    with pytest.raises(UnusableInput, match=r"c\.json: extraPaths: none: no Markdown"):
+        make_arm(ArmSpec("memory_core", "memory_core", {"extraPaths": ["none"]}, "c.json"))
 
 
 def without_times(answers: Sequence[Answered]) -> list[Any]:
