@@ -1,7 +1,7 @@
 """What a transcript holds besides texts: uses of tools, and blocks of memories injected before a prompt.
 
-They describe what the live agent and its engine did. ``lab canary agree`` and ``lab memory episodes`` read them; a
-replay does not, and no recording is written with them.
+They describe what the live agent and its engine did. ``lab canary agree`` and ``lab memory episodes`` read them. A
+replay takes only a slice of its probes from them (``agent_searched``), and no recording is written with them.
 """
 
 from __future__ import annotations

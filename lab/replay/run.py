@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -373,17 +372,21 @@ def _keep(run: RunDirectory, conversation: str, result: Replayed | str) -> str |
     return None
 
 
-def searched_slice(recording: Recording, turn: str | None) -> dict[str, str]:
-    """Return the slice that says whether the agent searched its memory by itself after a turn (seed 004).
+def searched_slices(recording: Recording) -> dict[str, str]:
+    """Return, by the key of a user's turn, whether the agent then searched its memory by itself (seed 004).
 
-    Empty for a question beside the conversation, and for a recording without the calls of tools.
+    Empty for a recording without the calls of tools.
     """
-    if turn is None or not any(one.tool_uses for one in recording.turns):
-        return {}
-    at = next(one.seq for one in recording.turns if one.key == turn) + 1
-    answer = takewhile(lambda one: one.role != "user", recording.turns[at:])
-    found = any(use.tool in SEARCHES for one in answer for use in one.tool_uses)
-    return {"agent_searched": "yes" if found else "no"}
+    found: dict[str, str] = {}
+    if any(turn.tool_uses for turn in recording.turns):
+        asked = ""
+        for turn in recording.turns:
+            if turn.role == "user":
+                asked = turn.key
+                found[asked] = "no"
+            elif asked and any(use.tool in SEARCHES for use in turn.tool_uses):
+                found[asked] = "yes"
+    return found
 
 
 def gold_of(plan: Plan) -> bytes:
@@ -395,10 +398,12 @@ def gold_of(plan: Plan) -> bytes:
     for recording in plan.recordings:
         labels = plan.labels_of(recording)
         known = {memory.key: memory for memory in recording.memories}
+        searched = searched_slices(recording)
         for point in recall_points(recording, plan.probes(recording), "none"):
             probe = point.probe
             if probe is None:
                 continue
+            by_agent = {"agent_searched": searched[probe.turn]} if probe.turn in searched else {}
             relevant = [
                 {
                     "memory": judgement.memory,
@@ -415,7 +420,7 @@ def gold_of(plan: Plan) -> bytes:
                     "relevant": relevant,
                     "forbidden": [judgement.memory for judgement in probe.forbidden],
                     **({"irrelevant": list(probe.irrelevant)} if probe.irrelevant else {}),
-                    "slices": dict(probe.slices) | searched_slice(recording, probe.turn),
+                    "slices": dict(probe.slices) | by_agent,
                 }
             )
     return b"".join(dump_json(line, indent=None) for line in lines)
