@@ -66,6 +66,8 @@ FROM_READER = '"source":"recording"'
 EVENTS, VECTORS, EXPIRED = "episodic_events", "episodic_event_embeddings", "lab_expired_episodes"
 # The sidecar's full-text index, and the lab's, which has stems of words.
 FTS, STEMS = "episodic_events_fts", "lab_episodes_fts"
+# What an event is recognised by beside its session and time: whether a reader gave it, and how its payload begins.
+READ, HEAD = f"instr(coalesce(refs_json, ''), '{FROM_READER}') > 0", "substr(payload_json, 1, 128)"
 _INDEXED = ("summary", "search_text", "type", "session_id", "agent_id")
 _STATEMENTS = (
     f"""CREATE TABLE IF NOT EXISTS {EVENTS} (
@@ -78,6 +80,8 @@ _STATEMENTS = (
     f"CREATE INDEX IF NOT EXISTS idx_episodic_scope_ts ON {EVENTS}(scope, ts_ms)",
     f"CREATE INDEX IF NOT EXISTS idx_episodic_session_ts ON {EVENTS}(session_id, ts_ms)",
     f"CREATE INDEX IF NOT EXISTS idx_episodic_scope_type_ts ON {EVENTS}(scope, type, ts_ms)",
+    # The lab's own: the events of a spool without times all have one time.
+    f"CREATE INDEX IF NOT EXISTS lab_episodes_content ON {EVENTS}(session_id, ts_ms, {READ}, {HEAD})",
     f"""CREATE TABLE IF NOT EXISTS {VECTORS} (
         event_row_id INTEGER PRIMARY KEY, model TEXT NOT NULL, dim INTEGER NOT NULL, vector BLOB NOT NULL,
         norm REAL NOT NULL, search_text_hash TEXT NOT NULL, created_at TEXT NOT NULL,

@@ -25,9 +25,10 @@ from lab.memory.episodes.events import (
     CALL,
     EVENTS,
     EXPIRED,
-    FROM_READER,
     FTS,
+    HEAD,
     OBSERVATION,
+    READ,
     RESULT,
     RETENTION,
     SCHEMA_VERSION,
@@ -63,8 +64,8 @@ _KNOWN = (
     f"SELECT 1 FROM {EXPIRED} WHERE event_id IN (:event_id, :content) "  # noqa: S608 - names of our own tables
     f"UNION ALL SELECT 1 FROM {EVENTS} WHERE event_id = :event_id "
     f"UNION ALL SELECT 1 FROM {EVENTS} WHERE session_id = :session_id AND ts_ms = :ts_ms AND type = :type "
-    f"AND payload_json = :payload_json AND (coalesce(refs_json, '') LIKE '%{FROM_READER}%') "
-    f"<> (coalesce(:refs_json, '') LIKE '%{FROM_READER}%')"
+    # A plus sign keeps the whole payload out of the search for its beginning, which has an index.
+    f"AND ({READ}) = :other AND {HEAD} = substr(:payload_json, 1, 128) AND +payload_json = :payload_json"
 )
 _INSERT = (
     f"INSERT INTO {EVENTS} ({', '.join(Event._fields)}, schema_version, created_at) "
@@ -289,7 +290,8 @@ def _count(connection: sqlite3.Connection | None, events: Iterable[Event], done:
 
 def _looked_up(event: Event) -> dict[str, Any]:
     """Return the values by which :data:`_KNOWN` finds an event, with its columns."""
-    return {**event._asdict(), "content": content_id(event, from_reader=not is_from_reader(event))}
+    other = not is_from_reader(event)
+    return {**event._asdict(), "other": other, "content": content_id(event, from_reader=other)}
 
 
 def _tally(event: Event, is_new: bool, done: Ingested) -> None:
