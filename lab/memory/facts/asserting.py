@@ -260,8 +260,8 @@ def _check_rivals(fact: Fact, view: View, sources: Sources, *, renewed: bool = F
     """Raise :class:`UnusableInput` if another value holds within the interval of a fact that is asserted or renewed."""
     if not PREDICATES[fact.predicate].is_single:
         return
-    for other in view.of(fact.subject, fact.predicate):
-        is_rival = other.id not in (fact.id, *fact.supersedes) and holds(other) and fact.overlaps(other)
+    for other in view.rivals(fact):
+        is_rival = other.id not in (fact.id, *fact.supersedes) and holds(other)
         if is_rival and (other.status != ACTIVE or status_of(other, sources) == ACTIVE):
             until = f"until {other.valid_to}" if other.valid_to else "without an end"
             # Supersession is part of a fact, so a fact that is in the file cannot get it later.

@@ -5,6 +5,7 @@ The lint checks all facts of a file (TF-10): shape, evidence, supersession, and 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -67,7 +68,7 @@ class View:
     def __init__(self, records: Iterable[Record]) -> None:
         self._facts: dict[str, Fact] = {}
         self._asserted: dict[str, Fact] = {}
-        self._of_subject: dict[str, list[str]] = defaultdict(list)
+        self._of_subject: dict[str, dict[str, _Timeline]] = defaultdict(lambda: defaultdict(_Timeline))
         records = list(records)
         self._retracted = {one.fact for one in records if isinstance(one, Invalidation) and one.status == RETRACTED}
         # A fact may stand in the file before the one that it supersedes, if somebody wrote the file by hand.
@@ -101,7 +102,7 @@ class View:
                 self._facts[record.id] = replace(known, digests=record.digests)
                 return False
             self._facts[record.id] = self._asserted[record.id] = record
-            self._of_subject[record.subject].append(record.id)
+            self._of_subject[record.subject][record.predicate].add(record)
         return True
 
     def _apply(self, record: Record) -> None:
@@ -131,6 +132,7 @@ class View:
             end = max(old.valid_from, min(at, old.valid_to or at))
             kept = RETRACTED if old.status == RETRACTED else status
             self._facts[identity] = replace(old, valid_to=end, status=kept)
+            self._of_subject[old.subject][old.predicate].end(old, end)
 
     def foreign(self, fact: Fact) -> list[Fact]:
         """Return the facts that a fact claims to supersede, but that are of another subject or predicate."""
@@ -139,8 +141,65 @@ class View:
 
     def of(self, subject: str, predicate: str | None = None) -> list[Fact]:
         """Return the facts of a subject, by predicate, start, time of assertion and id."""
-        facts = (self._facts[identity] for identity in self._of_subject.get(subject, ()))
-        return _ordered(fact for fact in facts if predicate is None or fact.predicate == predicate)
+        timelines = self._of_subject.get(subject, {}).items()
+        return _ordered(
+            self._facts[identity]
+            for name, timeline in timelines
+            if predicate in (None, name)
+            for _, identity in timeline.starts
+        )
+
+    def rivals(self, fact: Fact) -> list[Fact]:
+        """Return the facts of the same subject and predicate whose intervals overlap a fact's, in the order of ``of``.
+
+        Facts that end before it begins are not looked at one by one: a subject may have any number of them.
+        """
+        timeline = self._of_subject.get(fact.subject, {}).get(fact.predicate, _Timeline())
+        facts = map(self._facts.__getitem__, timeline.reaching(fact.valid_from, fact.valid_to or _NEVER))
+        return _ordered(other for other in facts if fact.overlaps(other))
+
+
+# After every time.
+_NEVER = "\uffff"
+
+
+class _Timeline:
+    """The facts of a subject and a predicate by start and id: when each ends, and when it and all before it end."""
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[str, str]] = []
+        self._ends: list[str] = []
+        self._all_end: list[str] = []
+
+    def add(self, fact: Fact) -> None:
+        """Add a fact."""
+        key = fact.valid_from, fact.id
+        insort(self.starts, key)
+        index = bisect_left(self.starts, key)
+        self._ends.insert(index, "")
+        # None of those before it is known to end later until it is compared.
+        self._all_end.insert(index, "")
+        self._end(index, fact.valid_to or _NEVER)
+
+    def end(self, fact: Fact, at: str) -> None:
+        """Give a fact of the timeline another end."""
+        self._end(bisect_left(self.starts, (fact.valid_from, fact.id)), at)
+
+    def _end(self, index: int, at: str) -> None:
+        self._ends[index] = at
+        latest = self._all_end[index - 1] if index else ""
+        for later in range(index, len(self.starts)):
+            latest = max(latest, self._ends[later])
+            if self._all_end[later] == latest:
+                break
+            self._all_end[later] = latest
+
+    def reaching(self, begins: str, ends: str) -> Iterator[str]:
+        """Yield the ids of facts that may overlap an interval, the latest first."""
+        for index in range(bisect_left(self.starts, (ends, "")) - 1, -1, -1):
+            if self._all_end[index] <= begins:
+                break
+            yield self.starts[index][1]
 
 
 def _ordered(facts: Iterable[Fact]) -> list[Fact]:

@@ -13,7 +13,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.memory.episodes.events import Event, open_episodes
-from lab.memory.episodes.ingest import expire, ingest, is_spool, recording_events
+from lab.memory.episodes.ingest import _KNOWN, _looked_up, expire, ingest, is_spool, recording_events
 from lab.memory.episodes.search import embed
 from lab.memory.ledger.ingest import ingest as ingest_observations
 from lab.recordings.model import Recording, Turn
@@ -206,6 +206,27 @@ def test_file_without_an_event_is_no_spool(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="has no line that is an event"):
         ingest(tmp_path / "l.sqlite", write_spool(tmp_path / "t.jsonl", [{"a": 1}]), "spool", now=NOW)
     assert not (tmp_path / "l.sqlite").exists()
+
+
+def test_known_event_is_found_in_equal_steps_among_many_of_one_time(tmp_path: Path) -> None:
+    """Events of a spool without times all have the time of the ingest."""
+
+    def steps(count: int) -> int:
+        done = 0
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+
+        path = filled(tmp_path / f"{count}.sqlite", (line(number, ts_ms=None) for number in range(count)))
+        event = stored(path)[-1]._replace(event_id="another", payload_json='{"text":"another"}')
+        with open_episodes(path) as connection:
+            connection.set_progress_handler(step, 1)
+            assert connection.execute(_KNOWN, _looked_up(event)).fetchone() is None
+            connection.set_progress_handler(None, 1)
+        return done
+
+    assert steps(400) == steps(40)
 
 
 def test_device_is_no_spool(tmp_path: Path) -> None:

@@ -10,15 +10,18 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.base.errors import InUse, UnusableInput
 from lab.base.files import only_writer
 from lab.memory.facts import store
-from lab.memory.facts.asserting import assert_facts, invalidate
-from lab.memory.facts.model import Fact, entity, source_of, utc
+from lab.memory.facts.asserting import Claim, assert_facts, fact_of, invalidate
+from lab.memory.facts.model import LITERAL, Fact, Object, Reference, entity, source_of, utc
 from lab.memory.facts.sources import Sources
 from lab.memory.facts.store import rebuild, view_bytes, view_path
 from lab.memory.facts.view import View, current, lint
+from lab.memory.ledger.ledger import stamp
 from lab.memory.ledger.use import move, use
 from tests.memory.facts.stores import NOW, Place, claim, place
 
@@ -386,3 +389,47 @@ def test_fact_is_not_ended_outside_its_interval(here: Place, at: str, message: s
     with pytest.raises(UnusableInput, match=message):
         invalidate(here.facts, old.id, here.sources, given=("obs:1",), assertion="note:x", at=at, now=NOW, write=True)
     assert here.facts.read_bytes() == data
+
+
+@pytest.mark.parametrize("ends", ["2100-01-01", None])
+def test_claim_is_compared_with_no_fact_that_ended_before_it(
+    here: Place, monkeypatch: pytest.MonkeyPatch, ends: str | None
+) -> None:
+    """Each of a subject's values supersedes the one before, which would end years later or never."""
+    compared = 0
+
+    def overlaps(fact: Fact, other: Fact) -> bool:
+        nonlocal compared
+        compared += 1
+        return _overlaps(fact, other)
+
+    _overlaps = Fact.overlaps
+    monkeypatch.setattr(Fact, "overlaps", overlaps)
+    claims: list[Claim] = []
+    before: tuple[str, ...] = ()
+    for day in range(1, 29):
+        claims.append(claim(f"value {day}", f"2026-02-{day:02}", valid_to=ends, supersedes=before))
+        before = (fact_of(claims[-1], here.sources, stamp(NOW), "operator").id,)
+    assert len(assert_facts(here.facts, claims, here.sources, now=NOW, write=True).facts) == 28
+    assert compared == 27
+    with pytest.raises(UnusableInput, match="single_value_interval_conflict"):
+        here.add(claim("another", "2026-02-03"))
+
+
+_DAYS = st.integers(1, 9)
+_BARE = Fact(
+    *("", "entity:gateway", "gateway", "status", Object(LITERAL, "live"), "", None, "active", "low", ()),
+    *(Reference("note", "x"), (), (), "2026-11-23T12:00:00Z", "operator", {}),
+)
+
+
+@given(st.lists(st.tuples(_DAYS, st.none() | _DAYS, st.integers(0, 20)), max_size=12))
+def test_rivals_are_the_facts_whose_intervals_overlap(drawn: list[tuple[int, int | None, int]]) -> None:
+    view = View(())
+    for number, (begins, ends, old) in enumerate(drawn):
+        end = None if ends is None else f"2026-11-0{ends}"
+        supersedes = (f"fact_{old}",) if old < number else ()
+        fact = replace(_BARE, id=f"fact_{number}", valid_from=f"2026-11-0{begins}", valid_to=end, supersedes=supersedes)
+        everything = view.of(fact.subject, fact.predicate)
+        assert view.rivals(fact) == [other for other in everything if fact.overlaps(other)]
+        view.add(fact)
