@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 from urllib.parse import parse_qsl
 
 from lab.base.errors import CannotMeasure, UnusableInput
@@ -148,6 +148,15 @@ class Embedder(Protocol):
         ...
 
 
+@runtime_checkable
+class Batches(Protocol):
+    """An embedder that yields vectors as they are computed."""
+
+    def batches(self, texts: Sequence[str], role: Role = DOCUMENT) -> Iterator[tuple[list[int], np.ndarray]]:
+        """Yield rows of ``texts`` with their vectors, each row once, and an empty batch for every :data:`TICK`."""
+        ...
+
+
 class SentenceTransformerEmbedder:
     """A sentence-transformers model, run so that a vector depends only on its text.
 
@@ -159,10 +168,14 @@ class SentenceTransformerEmbedder:
     """
 
     def __init__(self, model: str = DEFAULT_MODEL, settings: Mapping[str, str] | None = None) -> None:
-        """``settings`` may override the model's ``query_prompt`` and ``document_prompt``."""
+        """``settings`` may override the model's ``query_prompt`` and ``document_prompt``.
+
+        ``threads`` is the largest number of threads that embed.
+        """
         self.model = model
         self.dimension = 384
         self.prompts = Prompts().changed(settings or {})
+        self.threads = MOST
         self._loaded: Any = None
         if model != DEFAULT_MODEL:
             self._folder = Path(model)
@@ -243,7 +256,7 @@ class SentenceTransformerEmbedder:
             for done in each_done(
                 lambda shape: self._embed([texts[row] for row in shape[1]], shape[0], role),
                 shapes,
-                min(team_size(), len(shapes)),
+                min(team_size(), self.threads, len(shapes)),
                 lambda: torch.set_num_threads(1),
             ):
                 yield nothing if done is None else (done[0][1], done[1])

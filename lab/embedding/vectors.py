@@ -20,6 +20,7 @@ from lab.embedding.embedder import (
     DEFAULT_MODEL,
     DOCUMENT,
     PROMPT_SETTINGS,
+    Batches,
     Embedder,
     HashingEmbedder,
     Role,
@@ -284,7 +285,7 @@ class _Cached:
 
     def _parts(self, texts: Sequence[str]) -> Generator[tuple[list[str], np.ndarray], None, None]:
         """Yield texts with their vectors as they are computed, or no texts to signal that time has passed."""
-        if isinstance(self._embedder, SentenceTransformerEmbedder):
+        if isinstance(self._embedder, Batches):
             for rows, vectors in self._embedder.batches(texts, self._role):
                 yield [texts[row] for row in rows], vectors
             return

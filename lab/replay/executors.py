@@ -17,25 +17,39 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from lab.base.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
 from lab.base.processes import set_up, worker_pool
+from lab.embedding.embedder import DOCUMENT, Embedder, Role, SentenceTransformerEmbedder, each_done, embedder_key
+from lab.embedding.endpoint import EndpointEmbedder
+from lab.embedding.vectors import Vectors
 from lab.recordings.model import Recording
 from lab.replay.candidates import Cached, answers_all_arms, from_cached, read_cached, save_cached, signatures
 from lab.replay.loop import TurnWrites, replay
 from lab.replay.plan import Plan
 from lab.replay.receipts import latency_table, receipts_table
-from lab.replay.sources import Sources, TaskSources, play_of, prepare, task_sources, tools_of
+from lab.replay.sources import Announce, Sources, TaskSources, play_of, prepare, task_sources, tools_of
 from lab.replay.writes import Expected, alignments, writes_table
 from lab.runs.resume import packages
 from lab.runs.tables import table_bytes
 
+if TYPE_CHECKING:
+    import numpy as np
+
 P = ParamSpec("P")
 T = TypeVar("T")
+# Texts of several lengths, by whose vectors two machines are compared: the shape of a batch decides how it is computed.
+SHAPES = tuple("pears and plums in crate four " * times for times in (1, 10, 40))
+# Texts that a worker embeds at once.
+PART = 256
+_LOADING = threading.Lock()
+_MODELS: dict[str, tuple[Embedder, bytes]] = {}
 # Tasks submitted for each worker: one that runs and one that waits, so that no worker is idle.
 AHEAD = 2
 LOCAL = "local"
+# The variables that limit the threads of a Dask worker's libraries.
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Seconds to wait for a scheduler.
 TIMEOUT = 10
 
@@ -65,10 +79,15 @@ class Task:
 
 
 class Workers(NamedTuple):
-    """An executor, and the number of tasks it runs at once."""
+    """An executor, and the number of tasks it runs at once.
+
+    ``is_here``: whether the workers are on this machine; None if they do not embed. Processes do not, because one
+    process with a thread for each processor embeds at lower cost.
+    """
 
     pool: Executor
     width: int
+    is_here: bool | None = None
 
 
 def run_task(task: Task) -> Replayed | str:
@@ -179,6 +198,93 @@ class Here(Executor):
         return future
 
 
+def on_workers(embedder: Embedder, workers: Workers, announce: Announce) -> Embedder:
+    """Return an embedder of equal vectors that the workers of a cluster compute; else the embedder itself.
+
+    An endpoint is queried by this process alone.
+    """
+    if workers.is_here is None or isinstance(embedder, EndpointEmbedder):
+        return embedder
+    return OnWorkers(embedder, workers, announce)
+
+
+class OnWorkers:
+    """An embedder whose texts the workers of a cluster embed, each with one thread at a time.
+
+    The last bits of a vector depend on the processor. A worker on another machine therefore proves first that its
+    vectors of :data:`SHAPES` are this machine's. What it does not embed, for that reason or another, is embedded here.
+    """
+
+    def __init__(self, embedder: Embedder, workers: Workers, announce: Announce) -> None:
+        self._embedder, self._workers, self._announce = embedder, workers, announce
+
+    @property
+    def dimension(self) -> int:
+        """The number of dimensions."""
+        return self._embedder.dimension
+
+    def identity(self) -> dict[str, Any]:
+        """Return the identity of the embedder, whose vectors these are."""
+        return self._embedder.identity()
+
+    def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
+        """Embed texts in this process."""
+        return self._embedder.encode(texts, role)
+
+    def batches(self, texts: Sequence[str], role: Role = DOCUMENT) -> Iterator[tuple[list[int], np.ndarray]]:
+        """Yield rows of ``texts`` with their vectors, as :class:`lab.embedding.embedder.Batches`."""
+        import numpy as np
+
+        expected = None
+        if not self._workers.is_here:
+            vectors = Vectors(self._embedder)
+            vectors.prepare(SHAPES)
+            expected = vectors.of(SHAPES).tobytes()
+        count = self._workers.width * AHEAD
+        step = min(PART, -(-len(texts) // count))
+        parts = (range(start, min(start + step, len(texts))) for start in range(0, len(texts), step))
+
+        def work(rows: range) -> np.ndarray | str:
+            try:
+                some = [texts[row] for row in rows]
+                found: np.ndarray | str = self._workers.pool.submit(
+                    embed_on_worker, self._embedder, some, role, expected
+                ).result()
+            except LabError as error:
+                return str(error)
+            except Exception as error:  # an error of the executor, or of a worker that lacks the model
+                return describe_unexpected(error)
+            return found
+
+        refused = set[str]()
+        for done in each_done(work, parts, count):
+            if done is None:
+                yield [], np.empty((0, self.dimension), np.float32)
+                continue
+            rows, found = done
+            if isinstance(found, str):
+                if found not in refused:
+                    self._announce(f"{found}: what it would embed is embedded here")
+                refused.add(found)
+                found = self.encode([texts[row] for row in rows], role)
+            yield list(rows), found
+
+
+def embed_on_worker(embedder: Embedder, texts: Sequence[str], role: Role, expected: bytes | None) -> np.ndarray | str:
+    """Return the vectors of texts; or why not, if those of :data:`SHAPES` are not the ``expected`` ones."""
+    key = embedder_key(embedder)
+    # A process loads a model once, though each task brings its embedder, and several threads may run tasks.
+    with _LOADING:
+        if key not in _MODELS:
+            if isinstance(embedder, SentenceTransformerEmbedder):
+                embedder.threads = 1
+            _MODELS[key] = embedder, embedder.encode(SHAPES).tobytes()
+    known, shown = _MODELS[key]
+    if expected not in (None, shown):
+        return "a worker's vectors differ from this machine's in their last bits"
+    return known.encode(texts, role)
+
+
 def workers_for(conversations: int, jobs: int, dask: str | None) -> AbstractContextManager[Workers]:
     """Return the requested workers: those of Dask, else up to ``jobs`` processes, one for each conversation at most."""
     if dask is not None and conversations:
@@ -211,6 +317,8 @@ def _dask(where: str, jobs: int) -> Iterator[Workers]:
         "distributed.admin.large-graph-warning-threshold": "1 GiB",
         # Profiles of Dask's workers are not used.
         "distributed.worker.profile.enabled": False,
+        # Without Dask's threshold for returning memory to the system, at which embedding takes a third longer.
+        "distributed.nanny.pre-spawn-environ": dict.fromkeys(THREADS, 1),
     }
     with dask.config.set(settings), _without_dask_log():
         cluster = None
@@ -228,7 +336,8 @@ def _dask(where: str, jobs: int) -> Iterator[Workers]:
                 client.wait_for_workers(1, timeout=TIMEOUT)
             except TimeoutError:
                 raise CannotMeasure(f"--dask {where}: the scheduler has no workers") from None
-            yield Workers(_Checked(client.get_executor(), packages()), sum(client.ncores().values()))
+            pool = _Checked(client.get_executor(), packages())
+            yield Workers(pool, sum(client.ncores().values()), where == LOCAL)
         finally:
             client.close()
             if cluster is not None:

@@ -32,7 +32,7 @@ from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached
-from lab.replay.executors import Replayed, replay_each, size, workers_for
+from lab.replay.executors import Replayed, on_workers, replay_each, size, workers_for
 from lab.replay.labels import labels_note
 from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Announce, open_sources, prepare
@@ -331,9 +331,9 @@ def _replay_into(
     waiting = [recording for recording in plan.recordings if recording.conversation in missing]
     done: list[str] = []
     problems: dict[str, str] = {}
-    sources = open_sources(plan, announce)
     # Workers first: embedding may take hours, and would be in vain without them.
     with workers_for(len(waiting), jobs, dask) as workers:
+        sources = open_sources(plan, announce, embedding=on_workers(plan.embedder, workers, announce))
         uncached = [recording for recording in waiting if not (use_cache and is_cached(plan, recording))]
         embedded = prepare(plan, uncached, sources, announce)
         progress = Progress(len(assigned), len(skipped))

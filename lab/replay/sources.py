@@ -1,7 +1,6 @@
 """What a replay needs besides the recording: vectors, words, and the data that arms prepare.
 
-Caches hold these for all conversations. A task carries those of its conversation, so that a worker needs no cache and
-uses the vectors that this machine computed.
+Caches hold these for all conversations. A task carries those of its conversation, so that a worker needs no cache.
 
 Systems may embed more than memories and prompts. A rehearsal finds these texts before a replay, so that they are
 embedded in bulk: it shows a conversation to the arms that offer one (:class:`lab.systems.contract.Rehearses`) as the
@@ -93,13 +92,18 @@ class Sources:
         )
 
 
-def open_sources(plan: Plan, announce: Announce = lambda _: None, opened: Sources | None = None) -> Sources:
+def open_sources(
+    plan: Plan,
+    announce: Announce = lambda _: None,
+    opened: Sources | None = None,
+    embedding: Embedder | None = None,
+) -> Sources:
     """Open the caches that a plan reads, and let its arms prepare; ``announce`` receives progress messages.
 
     ``opened`` are sources of a plan with the same embedder, whose caches are used again: a cache of many files takes
-    over a second to open.
+    over a second to open. ``embedding`` computes missing vectors in place of the plan's embedder, and equal ones.
     """
-    vectors = opened.vectors if opened else Vectors(plan.embedder)
+    vectors = opened.vectors if opened else Vectors(embedding or plan.embedder)
     words = opened.words if opened else {}
     for settings in dict.fromkeys(retrieval.text for retrieval in plan.retrievals()):
         if settings not in words:

@@ -6,6 +6,7 @@ import json
 import pickle
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,24 @@ import numpy as np
 import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.embedding.vectors import Vectors
+from lab.embedding.embedder import HashingEmbedder, embedder_key
+from lab.embedding.vectors import Vectors, embedder_named
+from lab.replay import executors
 from lab.replay.candidates import rows_of, save_cached
-from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, replay_each, run_task, size, task_of
+from lab.replay.executors import (
+    SHAPES,
+    Here,
+    Replayed,
+    Task,
+    Workers,
+    _with_versions,
+    embed_on_worker,
+    on_workers,
+    replay_each,
+    run_task,
+    size,
+    task_of,
+)
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import prepared_sources, task_sources
@@ -163,6 +179,90 @@ def test_replay_each_several_workers_start_with_the_largest(desk: Any, width: in
     result = dict(replay_each(plan, plan.recordings, sources, Workers(pool, width)))
     assert pool.order == [f"talk{number}" for number in order]
     assert sorted(result) == sorted(pool.order)
+
+
+class Cluster(Here):
+    """Workers that embed; each answer may be replaced."""
+
+    def __init__(self, answer: Callable[[Any], Any] = lambda found: found) -> None:
+        self.texts: list[str] = []
+        self._answer = answer
+
+    def submit(self, work: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if work is embed_on_worker:
+            self.texts += args[1]
+        return super().submit(lambda: self._answer(work(*args, **kwargs)))
+
+
+def _broken(found: Any) -> Any:
+    raise RuntimeError(found)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_here", "said"),
+    [
+        (lambda found: found, True, []),
+        (lambda found: found, False, []),
+        (lambda found: "a worker has numpy 1.0, expected 2.0", True, ["a worker has numpy 1.0, expected 2.0"]),
+        (_broken, True, ["RuntimeError"]),
+    ],
+)
+def test_on_workers_embeds_each_text_once_with_equal_vectors(
+    desk: Any, answer: Callable[[Any], Any], is_here: bool, said: list[str]
+) -> None:
+    messages: list[str] = []
+    texts = [f"crate {number} holds plums" for number in range(600)]
+    pool = Cluster(answer)
+    embedder = HashingEmbedder()
+    vectors = Vectors(on_workers(embedder, Workers(pool, 2, is_here), messages.append))
+    assert vectors.prepare(texts) == 600
+    assert sorted(pool.texts) == sorted(texts)
+    assert np.array_equal(vectors.of(texts), embedder.encode(texts))
+    assert [message.split(":")[0].split(" in ")[0] for message in messages] == said
+    # Another process finds them in the cache.
+    assert Vectors(embedder).prepare(texts) == 0
+
+
+class Wrong(HashingEmbedder):
+    """Computes other vectors under the same identity."""
+
+    def encode(self, texts: Any, role: Any = "document") -> np.ndarray:
+        return -super().encode(texts, role)
+
+
+def test_on_workers_embeds_here_if_vectors_of_another_machine_differ(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"crate {number} holds plums" for number in range(3)]
+    embedder = HashingEmbedder()
+    wrong = Wrong(), Wrong().encode(SHAPES).tobytes()
+    monkeypatch.setitem(executors._MODELS, embedder_key(embedder), wrong)
+    messages: list[str] = []
+    vectors = Vectors(on_workers(embedder, Workers(Here(), 1, is_here=False), messages.append))
+    vectors.prepare(texts)
+    assert np.array_equal(vectors.of(texts), embedder.encode(texts))
+    assert messages == [
+        "a worker's vectors differ from this machine's in their last bits: what it would embed is embedded here"
+    ]
+
+
+def test_run_replay_workers_that_embed_give_equal_bytes(
+    desk: Any, monkeypatch: pytest.MonkeyPatch, files_of: Files
+) -> None:
+    talk(desk, 5, 3)
+    here = desk.run(*ARMS, out="here")
+    monkeypatch.setenv("LAB_CACHE_DIR", str(desk.home / "other"))
+    pool = Cluster()
+    monkeypatch.setattr("lab.replay.run.workers_for", lambda *_: nullcontext(Workers(pool, 2, is_here=True)))
+    there = desk.run(*ARMS, out="there")
+    assert untimed(files_of(here.run.path)) == untimed(files_of(there.run.path))
+    assert len(pool.texts) == len(set(pool.texts)) == here.embedded == there.embedded > 0
+
+
+def test_on_workers_leaves_endpoints_and_processes_to_the_submitting_process() -> None:
+    endpoint = embedder_named("openai:model@http://127.0.0.1:9")
+    assert on_workers(endpoint, Workers(Here(), 2, is_here=True), print) is endpoint
+    assert on_workers(plain := HashingEmbedder(), Workers(Here(), 2), print) is plain
 
 
 @pytest.mark.process
