@@ -241,3 +241,22 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
     assert named or page == "README.md"
     missing = {path for path in named if not any(f"/{one}".endswith(f"/{path}") for one in known)}
     assert {path for path in missing if "NAME" not in path} == set()
+
+
+def _evaluated_on_import(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a module that its import evaluates: all but the bodies of functions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _evaluated_on_import(child)
+
+
+def test_import_of_a_module_compiles_no_pattern() -> None:
+    """A command loads hundreds of patterns and uses few: :func:`lab.base.regex.regex` compiles those."""
+    compiling = {
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in MODULES
+        for node in _evaluated_on_import(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile"
+    }
+    assert compiling == set()

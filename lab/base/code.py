@@ -16,13 +16,15 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from lab.base.regex import regex
+
 __version__ = "0.2.0"
 # The folder of the package.
 LAB = Path(__file__).parents[1]
-_IMPORT = re.compile(
+_IMPORT = regex(
     r"^[ \t]*(?:from[ \t]+(lab(?:\.\w+)*)[ \t]+import[ \t]+(\([^)]*\)|.+)|import[ \t]+(lab(?:\.\w+)*))", re.MULTILINE
 )
-_TYPES_ALONE = re.compile(r"^([ \t]*)if TYPE_CHECKING:\n(?:\1[ \t]+.*\n|\n)+", re.MULTILINE)
+_TYPES_ALONE = regex(r"^([ \t]*)if TYPE_CHECKING:\n(?:\1[ \t]+.*\n|\n)+", re.MULTILINE)
 
 
 def code_key(*roots: str) -> str:

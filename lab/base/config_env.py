@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
+
 CONFIG_NAME, STATE_FOLDER = "openclaw.json", ".openclaw"
 # What hosts of an earlier name left; the present name comes first.
 CONFIG_NAMES, STATE_FOLDERS = (CONFIG_NAME, "clawdbot.json"), (STATE_FOLDER, ".clawdbot")
@@ -19,9 +21,9 @@ CONFIG_PATH, STATE_DIR, HOME_DIR, INCLUDE_ROOTS = (
     *("OPENCLAW_CONFIG_PATH", "OPENCLAW_STATE_DIR", "OPENCLAW_HOME", "OPENCLAW_INCLUDE_ROOTS"),
 )
 _MOST_DOTENV_BYTES = 1 << 20
-_VARIABLE = re.compile(r"\$(?P<escape>\$)?\{(?P<name>[A-Z_][A-Z0-9_]*)\}")
-_PORTABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_DOTENV_LINE = re.compile(
+_VARIABLE = regex(r"\$(?P<escape>\$)?\{(?P<name>[A-Z_][A-Z0-9_]*)\}")
+_PORTABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+_DOTENV_LINE = regex(
     r"""^[ \t]*(?:export[ \t]+)?(?P<name>[\w.-]+)[ \t]*(?:=|:[ \t])[ \t]*
     (?:'(?P<single>[^']*)'|"(?P<double>(?:\\"|[^"])*)"|`(?P<tick>[^`]*)`|(?P<plain>[^\#\r\n]*))""",
     re.MULTILINE | re.VERBOSE,

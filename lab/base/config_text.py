@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import free_of_credentials
+from lab.base.regex import regex
 from lab.base.shape import expect
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ MAX_JSON5_CHARS = 200_000
 SUFFIXES = (".yaml", ".yml")
 # A text that begins like this is meant as JSON, so its JSON error is the one to report.
 _JSON_STARTS = ("{", "[", '"', "/")
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})")
-_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})?\.?[0-9]+(?:[eE][-+]?[0-9]{1,3})?")
+_INTEGER = regex(r"[-+]?(?:0|[1-9][0-9]{0,18})")
+_NUMBER = regex(r"[-+]?(?:0|[1-9][0-9]{0,18})?\.?[0-9]+(?:[eE][-+]?[0-9]{1,3})?")
 
 
 def parse_config(text: str, where: str) -> Any:

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lab.base.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.base.regex import regex
 from lab.base.shape import json_type
 
 Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
@@ -410,7 +411,7 @@ def _parse(text: str, path: Path, first_line: int, pairs: Pairs | None = None) -
 # Bytes of a file name before its ending; most file systems allow 255 in all.
 MAX_NAME = 180
 # Names of devices of Windows, with any ending.
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])\s*", re.IGNORECASE)
+_DEVICE = regex(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])\s*", re.IGNORECASE)
 
 
 def file_name(identity: str) -> str:

@@ -9,12 +9,14 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from lab.base.regex import regex
+
 # After a single slash (a URI that was turned into a path), a name without a password may be part of the path.
-_USER = re.compile(
+_USER = regex(
     r"(?P<before>\b[a-z][a-z0-9+.-]*:(?://|/(?=[^\s/:?#'\"]+:)))[^\s/?#'\"]+@",
     re.IGNORECASE,
 )
-_QUERY = re.compile(
+_QUERY = regex(
     r"(?P<before>[?&;#][\w.-]*(?:key|token|secret|passw|pwd|sig|auth|credential)[\w.-]*=)"
     # Without the punctuation of the sentence around it.
     r"[^&;#\s'\"]+?(?=[:,.)]*(?:[&;#\s'\"]|$))",
@@ -43,7 +45,7 @@ def free_of_credentials(value: Any) -> Any:
 
 
 # Characters that control a terminal or a mail client, and marks that change the direction of a line.
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+CONTROL = regex("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 # A function that takes a line of progress.
 Announce = Callable[[str], None]
 _MARKDOWN = str.maketrans(
@@ -164,7 +166,7 @@ def code(text: str) -> str:
 
 CUT = "…"
 # The marks between the parts of a key; they are kept.
-_MARKS = re.compile(r"([/:#])")
+_MARKS = regex(r"([/:#])")
 # A part is not cut to fewer columns than this.
 _LEAST = 4
 

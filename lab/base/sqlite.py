@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.regex import regex
 
 MAGIC = b"SQLite format 3\0"
 # How long to wait for a writer, and how often to retry after the database changed during a read.
@@ -37,7 +38,7 @@ WRITTEN_BESIDE = ("-wal", "-journal")
 IN_PLACE = "mode=ro&readonly_shm=1"
 T = TypeVar("T")
 # A number in a record of FTS5: 7 bits a byte.
-_NUMBER = re.compile(rb"[\x80-\xff]*[\x00-\x7f]")
+_NUMBER = regex(rb"[\x80-\xff]*[\x00-\x7f]")
 _READS = (
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,

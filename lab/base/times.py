@@ -7,7 +7,6 @@ keep it: the plugin's reading of ``createdAt``, and the dates of published data 
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
@@ -16,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.regex import regex
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,16 +37,16 @@ DAY_MS = 24 * 3600 * 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Longer texts are no times.
 _LONGEST = 100
-_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
-_COMPACT = re.compile(r"(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d")
+_NUMBER = regex(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
+_COMPACT = regex(r"(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d")
 # ISO 8601 as programs vary it: a blank for the T, small letters, a zone in letters or in brackets.
-_ISO = re.compile(
+_ISO = regex(
     r"(?P<date>\d{4}-?(?:\d{2}-?\d{2}|W\d{2}(?:-?\d)?))"
     r"(?:(?:[Tt]|\s+)(?P<clock>\d{2}(?::?\d{2}(?::?\d{2}(?:[.,]\d+)?)?)?)"
     r"\s*(?P<zone>[Zz]|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?(?:\s*\[[\w/+-]+\])?)?"
 )
 # JavaScript's Date.toString, whose zone the reader of mail takes for no zone.
-_JAVASCRIPT = re.compile(r"(?P<day>\w{3} \w{3} \d{2} \d{4} \d{2}:\d{2}:\d{2}) GMT(?P<zone>[+-]\d{4})(?: \(.*\))?")
+_JAVASCRIPT = regex(r"(?P<day>\w{3} \w{3} \d{2} \d{4} \d{2}:\d{2}:\d{2}) GMT(?P<zone>[+-]\d{4})(?: \(.*\))?")
 
 
 class Time(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+
+from lab.base.regex import regex
 
 # Number of characters encoded at once for a length or a hash: a turn may be tens of megabytes long, and encoding all of
 # it would double its memory.
 PIECE = 1 << 18
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE = regex("[\ud800-\udfff]")
 _ASCII_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
 # JavaScript's white space (E-3), which differs from Python's.

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from rich.cells import cell_len
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import counted, short_keys
+from lab.base.regex import regex
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
 from lab.recordings.model import GLOBAL, Memory, Recording, Turn
@@ -30,7 +30,7 @@ Line = tuple[str, str]
 # Number of turns shown before the judged one.
 BEFORE = 12
 # A word with the spaces after it; in scripts without spaces, one character.
-WORD = re.compile(r"[\u2e80-\uffef]|[^\s\u2e80-\uffef]+\s*|\s+")
+WORD = regex(r"[\u2e80-\uffef]|[^\s\u2e80-\uffef]+\s*|\s+")
 LAST_MS = 253_402_300_799_999
 # Prefix of pasted text.
 PASTED = "text:"

@@ -15,6 +15,7 @@ import typer
 
 from lab.base.formatting import CONTROL, counted, visible, without_credentials
 from lab.base.progress import Passing
+from lab.base.regex import regex
 from lab.report.tables import WIDTH, cell_len, folded, text_table, width
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 # Number of findings of a kind to print.
 SHOWN = 20
 # Workflow commands of GitHub Actions: at the start of a line, or in the older form anywhere.
-_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
+_COMMAND = regex(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
 # Verdicts: at the start of a line, and alone in a cell of a table.
 _COLOURS = {"pass": "32", "ok": "32", "go": "32", "fail": "31", "no-go": "31", "error": "35", "inconclusive": "33"}
 _COLOURS |= {"no-go yet": "33", "warning": "33"}
-_VERDICT = re.compile(
+_VERDICT = regex(
     r"^(?:GO|NO-GO YET|NO-GO|PASS|FAIL|INCONCLUSIVE|ERROR|error|warning)(?=[: ])"
     r"|(?<=^- )(?:pass|fail|inconclusive|error)(?=:)"
     r"|(?<=  )(?:pass|fail|inconclusive|error|ok)(?=  |$)",

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import read_json
 from lab.base.formatting import counted
+from lab.base.regex import regex
 from lab.embedding.cache import ABOUT, cache_folder
 from lab.embedding.embedder import DOCUMENT, Embedder, Prompts, Role, role_key, roles_of, settings_in
 from lab.embedding.http import KEY, base_url, stays_private
@@ -223,7 +224,7 @@ FIRST_ATTEMPTS = 3
 RETRIED = (408, 409, 425, 429, *range(502, 600))
 # The tolerance for the length of a normalized vector: the rounding of float32.
 UNIT = 1e-6
-_SPLIT = re.compile(r"@(?=[A-Za-z][A-Za-z0-9+.-]*:)")
+_SPLIT = regex(r"@(?=[A-Za-z][A-Za-z0-9+.-]*:)")
 
 
 class EndpointEmbedder:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import secrets
 import socket
 import threading
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from lab.base.errors import LabError, UnusableInput
+from lab.base.regex import regex
 from lab.embedding.embedder import VectorsOf
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 64_000_000
 # Seconds between two looks of the server's thread at whether it should end.
 _LOOK = 0.02
-_PATH = re.compile(r"/(?P<key>[0-9a-f]+)/v1/embeddings(?:\?.*)?")
+_PATH = regex(r"/(?P<key>[0-9a-f]+)/v1/embeddings(?:\?.*)?")
 # An injected fault -> status and message of the answer (lab.retrieval.faults).
 _FAULTS = {
     "embedder_down": (503, "the provider is down"),

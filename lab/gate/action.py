@@ -5,7 +5,6 @@ Both follow from the lines of the verdict alone. What a policy hopes for (``abou
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from shlex import join
 from typing import NamedTuple
 
 from lab.base.formatting import counted
+from lab.base.regex import regex
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, Line, deciding
 from lab.gate.measures import NO_GOLD
 from lab.gate.outputs import finding, rollback
@@ -22,10 +22,10 @@ from lab.replay.command import portable, replay_command
 
 # Findings, and names of rules, in one sentence.
 MOST_FINDINGS, MOST_NAMES = 2, 4
-_COMMAND = re.compile(r"`(lab [^`]+)`")
-_ASIDE = re.compile(r" \(`[^)]*\)")
-_ADD = re.compile(r"\badd (--[a-z-]+ [A-Z0-9]+|AUDIT\b)")
-_MORE = re.compile(r"(\d[\d,]*) more conversation")
+_COMMAND = regex(r"`(lab [^`]+)`")
+_ASIDE = regex(r" \(`[^)]*\)")
+_ADD = regex(r"\badd (--[a-z-]+ [A-Z0-9]+|AUDIT\b)")
+_MORE = regex(r"(\d[\d,]*) more conversation")
 # Hard rules to sample per conversation where a rule needs some and the recording has none.
 HARD_RULES = "3"
 # Its reasons name this command without its arguments.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from xml.etree import ElementTree
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import digest, dump_json, read_json, read_text, write_atomically
 from lab.base.formatting import counted, markdown, number
+from lab.base.regex import regex
 from lab.compare.comparable import named
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, SKIPPED, Line, deciding
 from lab.gate.policy import Policy, read_policy, shipped_policies
@@ -198,7 +198,7 @@ MOST_SUMMARY = 60_000
 # Failing rules that the headline puts in words; what follows it lists all.
 MOST_NAMED = 3
 _MOST_CELL = 2_000
-_NOT_XML = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = regex("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _METRICS_BEGIN = "# HELP lab_gate_verdict "
 
 

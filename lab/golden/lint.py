@@ -5,13 +5,13 @@ The caller passes the recordings, because this package does not depend on :mod:`
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lab.base.formatting import counted, folded
+from lab.base.regex import regex
 from lab.golden.model import (
     ABSENT,
     CONDITIONS,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 QUOTABLE = 20
 # Lengths of the character n-grams that are compared: long enough for a phrase, also in Chinese.
 GRAM, LEAKED_GRAM = 3, 8
-NUMBER = re.compile(r"[a-z0-9_.:/-]*[0-9][a-z0-9_:/-]*")
+NUMBER = regex(r"[a-z0-9_.:/-]*[0-9][a-z0-9_:/-]*")
 # Share of common n-grams at which two texts are near-duplicates, and at which a turn leaks its answer.
 NEARLY, LEAKED = 0.75, 0.6
 

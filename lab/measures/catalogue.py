@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import pkgutil
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,6 +16,7 @@ from importlib import import_module
 from typing import NamedTuple, TypeVar, get_args
 
 from lab.base.errors import UnusableInput
+from lab.base.regex import regex
 from lab.measures import definitions
 from lab.measures.model import NET, SHARE, YES, Direction, Measure, RankMeasure, TurnMeasure, Unit, name_over_probes
 
@@ -103,7 +103,7 @@ def is_better(measure: str, low: float, high: float) -> bool | None:
     return (high < 0) == (better == "lower")
 
 
-NAME = re.compile(r"([A-Za-z]+)(?:\(rel=([1-9][0-9]*)\))?(?:@([1-9][0-9]*))?")
+NAME = regex(r"([A-Za-z]+)(?:\(rel=([1-9][0-9]*)\))?(?:@([1-9][0-9]*))?")
 
 
 class ParsedMeasure(NamedTuple):

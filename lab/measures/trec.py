@@ -25,6 +25,7 @@ from urllib.parse import quote
 from lab.base.errors import UnusableInput
 from lab.base.files import atomic_file, dump_json, file_name, only_writer, read_text, remove_leftovers
 from lab.base.formatting import choices
+from lab.base.regex import regex
 from lab.measures.catalogue import parse
 from lab.measures.inputs import Floats, Ints, Judged, judge, padded
 from lab.replay.plan import Plan, plan_of
@@ -34,7 +35,7 @@ from lab.runs.scores import Gold, read_gold
 
 BEIR_HEADINGS = ("query-id", "corpus-id", "score")
 # White space as in trec_eval; a no-break space does not separate fields.
-FIELD = re.compile(r"[^ \t\r\v\f]+")
+FIELD = regex(r"[^ \t\r\v\f]+")
 
 Number = TypeVar("Number", int, float)
 Qrels = dict[str, dict[str, int]]

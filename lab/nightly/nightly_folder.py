@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import file_name, read_json
+from lab.base.regex import regex
 from lab.base.shape import field
 from lab.compare.changes import changes
 from lab.gate.action import Action
@@ -65,7 +65,7 @@ def runs_of_nightly_run(folder: Path) -> dict[str, RunDirectory]:
     return runs
 
 
-_APPROVE = re.compile(r"^lab nightly baseline approve .+?(?= \(if the change is intended\)$|$)")
+_APPROVE = regex(r"^lab nightly baseline approve .+?(?= \(if the change is intended\)$|$)")
 
 
 def action_after(result: Mapping[str, Any], approve_all: str | None = None) -> Action:

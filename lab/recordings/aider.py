@@ -20,19 +20,20 @@ from pathlib import Path
 from lab.base.errors import UnusableInput
 from lab.base.files import read_text
 from lab.base.formatting import counted
+from lab.base.regex import regex
 from lab.base.times import epoch_ms
 from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Chat, Recording
 
-COMMAND = re.compile(r"/[a-z]")
+COMMAND = regex(r"/[a-z]")
 BLANK = "<blank>"
 # aider answers its own question in this form if a person chose one answer for all of a group.
-ANSWER = re.compile(r"[^\n]*\(Y\)es/\(N\)o[^\n]*\]: ?[a-z']*\Z")
+ANSWER = regex(r"[^\n]*\(Y\)es/\(N\)o[^\n]*\]: ?[a-z']*\Z")
 # Prompts that aider wrote itself: errors to fix, and the question of ``/help``, again, with pages of its documents.
-PROMPT = re.compile(r"# (?:Fix any errors below, if possible\.|Question: [^\n]*\n+# Relevant docs:)")
+PROMPT = regex(r"# (?:Fix any errors below, if possible\.|Question: [^\n]*\n+# Relevant docs:)")
 USER, LINE_END = "####", "  "
-STARTED = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$", re.MULTILINE)
+STARTED = regex(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$", re.MULTILINE)
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:

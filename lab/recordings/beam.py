@@ -14,21 +14,21 @@ relevant, because the correct answer is that they disagree. Any other question w
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json
+from lab.base.regex import regex
 from lab.base.shape import expect, field
 from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Chat, Recording
 
 QUESTIONS = "probing_questions.json"
-SIZE = re.compile(r"\d+[KM]")
-MARKER = re.compile(r" ?->-> ?\d+,(?:\d+|N/A)")
+SIZE = regex(r"\d+[KM]")
+MARKER = regex(r" ?->-> ?\d+,(?:\d+|N/A)")
 OLD, NEW = "original_info", "updated_info"
 
 

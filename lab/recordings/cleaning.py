@@ -11,15 +11,15 @@ that the memory engine injected are removed anywhere.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.recordings.host_prompts import EVENTS, EXTERNAL, prompt_kind, silent_token
 from lab.recordings.injected import gap
 from lab.recordings.peeling import DIRECTIVE, peel
 
-_CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+_CHINESE = regex("[\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 class Cleaned(NamedTuple):

@@ -9,12 +9,12 @@ turn becomes a memory.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json_values
+from lab.base.regex import regex
 from lab.base.shape import expect, field
 from lab.base.times import Times
 from lab.golden.model import GoldenSet
@@ -22,7 +22,7 @@ from lab.recordings.cleaning import language_of
 from lab.recordings.model import Chat, Recording
 
 PREFIXES = {"user": "User: ", "assistant": "Assistant: "}
-HOST = re.compile(r"\A\[System note:[^\]]*\]\s*")
+HOST = regex(r"\A\[System note:[^\]]*\]\s*")
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:

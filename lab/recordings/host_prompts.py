@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.recordings.model import CRON, HEARTBEAT, HOOK, SUBAGENT, SYSTEM
 
 # The tokens by which an agent says that it has nothing to say.
@@ -15,7 +16,7 @@ SILENT = ("NO_REPLY", "HEARTBEAT_OK")
 JOBS, SUBAGENTS, OTHERS = "prompts of jobs", "tasks of subagents", "messages of other sessions"
 EXTERNAL, EVENTS, INTERNAL = "external content", "events", "marked as internal"
 _DECORATION = "*_`~\"'.!,:;()[]<>/ \t\n\u3002\uff01"
-_TAG = re.compile(r"</?[A-Za-z][^<>]{0,40}>|&nbsp;")
+_TAG = regex(r"</?[A-Za-z][^<>]{0,40}>|&nbsp;")
 # What the host adds to a prompt, or sends instead of it, after a turn that failed.
 RETRY = (
     r"The previous (?:assistant turn|model attempt|attempt) [^\n]{0,300}"
@@ -81,20 +82,17 @@ _KINDS, _ORIGINS = (
     [(names[which], names[1]) for names in _BEGINNINGS if len(names) > which and names[which]] for which in (0, 2)
 )
 _KIND, _ORIGIN = (
-    re.compile("|".join(f"(?P<k{at}>{pattern})" for at, (_, pattern) in enumerate(named)))
-    for named in (_KINDS, _ORIGINS)
+    regex("|".join(f"(?P<k{at}>{pattern})" for at, (_, pattern) in enumerate(named))) for named in (_KINDS, _ORIGINS)
 )
 # The line that the host adds to prompts of its own alone.
-CURRENT_TIME = re.compile(
+CURRENT_TIME = regex(
     r"Current time: (?:\w+, \w+ \d{1,2}\w{0,2}, \d{4} \u2014 [^\n]{3,60}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d[^\n]{0,40})"
     r"(?:\nReference UTC: [^\n]{0,40})?\s*\Z"
 )
-_TOKEN_LINE = re.compile(r"(?:HEARTBEAT_OK)\W*\Z")
-_INSTRUCTION = re.compile(r"\b(?:reply|respond|answer|return|say|send|output)\b[^.!?\n]{0,80}\bHEARTBEAT_OK\W{0,4}\Z")
-_CONDITION = re.compile(
-    r"\W*(?:if|when|unless|otherwise|else|then|after|once|reply|respond|answer|return)\b", re.IGNORECASE
-)
-_REFUSAL = re.compile(r"\b(?:not|never|stop|why|don['\u2019]?t|shouldn['\u2019]?t)\b", re.IGNORECASE)
+_TOKEN_LINE = regex(r"(?:HEARTBEAT_OK)\W*\Z")
+_INSTRUCTION = regex(r"\b(?:reply|respond|answer|return|say|send|output)\b[^.!?\n]{0,80}\bHEARTBEAT_OK\W{0,4}\Z")
+_CONDITION = regex(r"\W*(?:if|when|unless|otherwise|else|then|after|once|reply|respond|answer|return)\b", re.IGNORECASE)
+_REFUSAL = regex(r"\b(?:not|never|stop|why|don['\u2019]?t|shouldn['\u2019]?t)\b", re.IGNORECASE)
 _RESPOND_TOOL = "Use heartbeat_respond to report the wake outcome."
 
 
@@ -145,14 +143,14 @@ class Suspect(NamedTuple):
 
 
 _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("a marker such as <<<\u2026>>>", re.compile(r"<<<[^<>\n]{1,120}>>>|\u27e6[^\u27e7\n]{1,60}\u27e7")),
-    ("the word untrusted in brackets", re.compile(r"[(\[][^()\[\]\n]{0,80}\buntrusted\b", re.IGNORECASE)),
-    ("a token of heartbeats or silence", re.compile(r"HEARTBEAT|\bNO_REPLY\b")),
-    ("a line that begins with System", re.compile(r"^System(?: \([^)\n]{1,40}\))?:", re.MULTILINE)),
-    ("a bracket at the beginning", re.compile(r"\A\[[^\[\]\n]{2,300}\](?!\()")),
-    ("a bracket at the end", re.compile(r"(?:\A|\n)\[[^\[\]\n]{2,300}\]\Z")),
-    ("a tag at the beginning", re.compile(r"\A</?[A-Za-z][\w:.-]{1,60}(?:\s[^<>\n]{0,200})?>")),
-    ("a heading with a note in brackets", re.compile(r"\A[A-Z][^\n:]{0,80} \([^()\n]{3,120}\):[ \t]*\n")),
+    ("a marker such as <<<\u2026>>>", regex(r"<<<[^<>\n]{1,120}>>>|\u27e6[^\u27e7\n]{1,60}\u27e7")),
+    ("the word untrusted in brackets", regex(r"[(\[][^()\[\]\n]{0,80}\buntrusted\b", re.IGNORECASE)),
+    ("a token of heartbeats or silence", regex(r"HEARTBEAT|\bNO_REPLY\b")),
+    ("a line that begins with System", regex(r"^System(?: \([^)\n]{1,40}\))?:", re.MULTILINE)),
+    ("a bracket at the beginning", regex(r"\A\[[^\[\]\n]{2,300}\](?!\()")),
+    ("a bracket at the end", regex(r"(?:\A|\n)\[[^\[\]\n]{2,300}\]\Z")),
+    ("a tag at the beginning", regex(r"\A</?[A-Za-z][\w:.-]{1,60}(?:\s[^<>\n]{0,200})?>")),
+    ("a heading with a note in brackets", regex(r"\A[A-Z][^\n:]{0,80} \([^()\n]{3,120}\):[ \t]*\n")),
 )
 # Fewer repetitions, or shorter ones, are what people do ("go on").
 REPEATED, _LEAST_LENGTH, _SHOWN = 5, 30, 72

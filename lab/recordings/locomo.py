@@ -18,14 +18,15 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json
+from lab.base.regex import regex
 from lab.base.shape import expect, field
 from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Chat, Recording
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
-SESSION = re.compile(r"session_([1-9]\d{0,3})")
-EVIDENCE = re.compile(r"D:?0*(\d+):0*(\d+)")
+SESSION = regex(r"session_([1-9]\d{0,3})")
+EVIDENCE = regex(r"D:?0*(\d+):0*(\d+)")
 
 
 def read(path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:

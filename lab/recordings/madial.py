@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json, read_json_lines, read_text
 from lab.base.formatting import counted
+from lab.base.regex import regex
 from lab.base.shape import expect, field
 from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
@@ -28,7 +29,7 @@ from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 
 MARKS = ("<BOD>", "<EOD>")
-SPOKEN = re.compile(r"<([^<>]{1,40})>\s*[:：]\s*(.*)", re.DOTALL)
+SPOKEN = regex(r"<([^<>]{1,40})>\s*[:：]\s*(.*)", re.DOTALL)
 ASSISTANT = "Assistant"
 SCORED_ON_MS = int(datetime(2024, 6, 16, tzinfo=UTC).timestamp()) * 1000
 DAY_MS = 86_400_000

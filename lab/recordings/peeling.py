@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.recordings.host_prompts import RETRY, prompt_kind
 from lab.recordings.injected import gap, without_engine_blocks
 
@@ -30,7 +31,7 @@ _DELIVERY = r"Delivery: (?:to send a message|Final assistant text|No visible rep
 _HINT = r"To send an image back, (?:prefer|use) the message tool\b[^\n]*"
 # Pieces of one line. Whether a piece shows that a person sent the message is the third value.
 LEADING: tuple[tuple[str, re.Pattern[str], bool], ...] = tuple(
-    (kind, re.compile(pattern), sender)
+    (kind, regex(pattern), sender)
     for kind, pattern, sender in (
         (
             "note on an attachment",
@@ -58,7 +59,7 @@ LEADING: tuple[tuple[str, re.Pattern[str], bool], ...] = tuple(
     )
 )
 TRAILING: tuple[tuple[str, re.Pattern[str], bool], ...] = tuple(
-    (kind, re.compile(pattern), sender)
+    (kind, regex(pattern), sender)
     for kind, pattern, sender in (
         ("message id", _MESSAGE_ID, True),
         ("sender", r"\[from: (?P<sender>[^\[\]\n]{1,200})\]", True),
@@ -75,35 +76,33 @@ TRAILING: tuple[tuple[str, re.Pattern[str], bool], ...] = tuple(
     )
 )
 # What models made of media, beside what a person wrote and said; and messages that the host collected.
-SECTION = re.compile(
-    r"^(?:\[(?:Audio|Image|Video)(?: \d+/\d+)?\]\n)?(User text|Transcript|Description):\n", re.MULTILINE
-)
-SECTIONS_BEGIN = re.compile(
+SECTION = regex(r"^(?:\[(?:Audio|Image|Video)(?: \d+/\d+)?\]\n)?(User text|Transcript|Description):\n", re.MULTILINE)
+SECTIONS_BEGIN = regex(
     r"\[(?:Audio|Image|Video)(?: \d+/\d+)?\]\n(?:User text|Transcript|Description):\n"
     r"|User text:\n[^\n]{0,4000}\n(?:[^\n]{1,4000}\n){0,20}\n?\[(?:Audio|Image|Video)(?: \d+/\d+)?\]\n"
 )
-TRANSCRIPT = re.compile(r'\[Audio transcript \(machine-generated, untrusted\)\]:[ \t]*("(?:[^"\\\n]|\\.)*")')
-QUEUED = re.compile(r"\[Queued (?:announce )?messages while agent was busy\][ \t]*(?:\n|\Z)")
-QUEUE_ITEM = re.compile(r"^---\nQueued #\d+([^\n]*)(?:\n|\Z)", re.MULTILINE)
-OVERFLOW = re.compile(r"\[Queue overflow\] Dropped \d+ [^\n]{0,80}(?:\nSummary:(?:\n- [^\n]*)*)?")
+TRANSCRIPT = regex(r'\[Audio transcript \(machine-generated, untrusted\)\]:[ \t]*("(?:[^"\\\n]|\\.)*")')
+QUEUED = regex(r"\[Queued (?:announce )?messages while agent was busy\][ \t]*(?:\n|\Z)")
+QUEUE_ITEM = regex(r"^---\nQueued #\d+([^\n]*)(?:\n|\Z)", re.MULTILINE)
+OVERFLOW = regex(r"\[Queue overflow\] Dropped \d+ [^\n]{0,80}(?:\nSummary:(?:\n- [^\n]*)*)?")
 
 
 # A bracket of the host is short; a longer one is a person's.
-_BRACKET = re.compile(r"\[([^\[\]\n]{3,300})\][ \t]*")
-_DATE = re.compile(
+_BRACKET = regex(r"\[([^\[\]\n]{3,300})\][ \t]*")
+_DATE = regex(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}年\s?\d{1,2}月\s?\d{1,2}日"
     r"|\d{4}년 ?\d{1,2}월 ?\d{1,2}일"
 )
-_CLOCK = re.compile(r"(?:T|\b|(?<=\s))\d{1,2}[:.]\d{2}(?:[:.]\d{2})?(?:\.\d{1,6})?(?:Z\b|[+-]\d{2}:?\d{2}\b)?")
+_CLOCK = regex(r"(?:T|\b|(?<=\s))\d{1,2}[:.]\d{2}(?:[:.]\d{2})?(?:\.\d{1,6})?(?:Z\b|[+-]\d{2}:?\d{2}\b)?")
 _OFFSET = r"(?:[+\-\u2212]\d{1,2}(?::?\d{2})?)"
-_ZONE = re.compile(rf"(?:[A-Z]{{1,5}}{_OFFSET}?|{_OFFSET}|[A-Z][A-Za-z_]+(?:/[A-Za-z_+\-\d]+){{1,2}})\Z")
-_ELAPSED = re.compile(r"\+\d{1,4}(?:s|m|h|d|w|mo|y)\Z")
-_ORDINAL = re.compile(r"\d{1,2}(?:[snrt][tdh]|er|\.)?\Z")
+_ZONE = regex(rf"(?:[A-Z]{{1,5}}{_OFFSET}?|{_OFFSET}|[A-Z][A-Za-z_]+(?:/[A-Za-z_+\-\d]+){{1,2}})\Z")
+_ELAPSED = regex(r"\+\d{1,4}(?:s|m|h|d|w|mo|y)\Z")
+_ORDINAL = regex(r"\d{1,2}(?:[snrt][tdh]|er|\.)?\Z")
 # Names of days and months, and the words of a clock, in the languages that occur most. A token may be the beginning of
 # a name, because every locale abbreviates in its own way.
 _NAMES = Path(__file__).with_name("calendar_names.txt").read_text("utf-8").split()
 _CALENDAR = frozenset(name[:length] for name in _NAMES for length in {*range(2, min(len(name), 6)), len(name)})
-_EAST_ASIAN = re.compile(
+_EAST_ASIAN = regex(
     r"\(?(?:(?:周|週|星期|礼拜|禮拜)[一二三四五六日天]|[月火水木金土日](?:曜日?)?|[월화수목금토일](?:요일)?)\)?\Z"
 )
 # What the host calls its channels; a plugin may bring others.
@@ -112,14 +111,12 @@ _CHANNELS = (
     "microsoft teams|nextcloud talk|nostr|qq|qqbot|signal|slack|sms|synology chat|teams|telegram|tlon|twitch|urbit|"
     "voice|webchat|wechat|wecom|weixin|whatsapp|zalo personal|zalo"
 )
-_CHANNEL = re.compile(rf"(?:openclaw-)?(?:{_CHANNELS})(?=\s|\Z)", re.IGNORECASE)
-_IDENTITY = re.compile(r"(?:^|\s)(?:id:\S|\(@[\w.]+\)|\+\d{6,})|@(?:g\.us|s\.whatsapp\.net|lid)\b")
-_GROUP = re.compile(
-    r"\bid:-\d|@g\.us\b|(?:^|\s)#\S|\b(?:group|guild|channel|room|topic|thread)\b|\bid:[!#]", re.IGNORECASE
-)
+_CHANNEL = regex(rf"(?:openclaw-)?(?:{_CHANNELS})(?=\s|\Z)", re.IGNORECASE)
+_IDENTITY = regex(r"(?:^|\s)(?:id:\S|\(@[\w.]+\)|\+\d{6,})|@(?:g\.us|s\.whatsapp\.net|lid)\b")
+_GROUP = regex(r"\bid:-\d|@g\.us\b|(?:^|\s)#\S|\b(?:group|guild|channel|room|topic|thread)\b|\bid:[!#]", re.IGNORECASE)
 # An id of Feishu, which stands for a sender without a name.
-_OPAQUE = re.compile(r"o[unc]_\w{6,}\Z")
-_LABEL = re.compile(r"([^\n:\[\]]{1,80}): ")
+_OPAQUE = regex(r"o[unc]_\w{6,}\Z")
+_LABEL = regex(r"([^\n:\[\]]{1,80}): ")
 
 
 class Envelope(NamedTuple):
@@ -215,13 +212,13 @@ def read_label(text: str, start: int, header: str, *, expected: bool, sender: st
 
 
 # A directive begins with a letter, unlike a shell test or a nested list.
-DIRECTIVE = re.compile(r"\[\[\s*[A-Za-z][^\[\]\n]*\]\]")
-_SPACE = re.compile(r"\s*")
-_BLANK_LINE = re.compile(r"\n[ \t]*\n|\Z")
+DIRECTIVE = regex(r"\[\[\s*[A-Za-z][^\[\]\n]*\]\]")
+_SPACE = regex(r"\s*")
+_BLANK_LINE = regex(r"\n[ \t]*\n|\Z")
 
 # The mark that hosts since 2026.7 put after every heading of theirs.
 _MARK = "\u27e6openclaw:ctx\u27e7"
-_HEADING = re.compile(
+_HEADING = regex(
     rf"(?P<label>[^\n\[\]{{}}]{{0,160}}?)(?:[ \t]*{_MARK}|[ \t]\([^()\n]{{0,80}}\buntrusted\b[^()\n]{{0,80}}\):?"
     r"|\(metadata, do not treat as instructions or commands\):?"
     r"|\(treat text inside this block as data[^()\n]{0,40}\):?)"
@@ -229,27 +226,27 @@ _HEADING = re.compile(
     re.IGNORECASE,
 )
 # Headings without a mark, before a block of JSON; those of hosts before 2026.2.
-_BARE_HEADING = re.compile(
+_BARE_HEADING = regex(
     r"(?:Thread starter|Replied message|Forwarded(?:[ \w]{0,60}\w)?|Chat history(?:[ \w]{0,60}\w)?):?[ \t]*\n"
     r"(?=\s{0,20}```(?:json)?[ \t]*\n\s{0,20}[{\[])",
     re.IGNORECASE,
 )
-_FENCE = re.compile(r"```[\w-]{0,20}[ \t]*\n")
-_FENCE_END = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
-_MARKER = re.compile(r'<<<(?:BEGIN_)?([A-Z][A-Z_]{2,60})(?: id="[^"\n]{0,128}")?>>>')
-_WARNED = re.compile(
+_FENCE = regex(r"```[\w-]{0,20}[ \t]*\n")
+_FENCE_END = regex(r"^[ \t]*```[ \t]*$", re.MULTILINE)
+_MARKER = regex(r'<<<(?:BEGIN_)?([A-Z][A-Z_]{2,60})(?: id="[^"\n]{0,128}")?>>>')
+_WARNED = regex(
     r"(?:Task: [^\n]{0,400}\n+)?(?=SECURITY NOTICE: )|(?:Task: [^\n]{0,400}\n+)?(?=<<<EXTERNAL_UNTRUSTED_CONTENT)"
 )
-_TAG = re.compile(
+_TAG = regex(
     r"<(active_memory_plugin|prompt-data|untrusted-text|in_flight_main_task|conversation_history"
     r"|[a-z_-]{0,40}(?:memory|memories|recall)[a-z_-]{0,40})(?:\s[^<>\n]{0,200})?>(?=[ \t]*\n)",
     re.IGNORECASE,
 )
-_FILE = re.compile(r'<file (?:name|mime)="[^<>\n]{0,400}>')
-_SYSTEM_LINE = re.compile(r"System(?P<untrusted> \(untrusted\))?:[ \t](?P<event>[^\n]*)(?:\n|\Z)")
-_EVENT_TIME = re.compile(r"\[(?:[^\]\n]{0,40}\d{1,2}:\d{2}[^\]\n]{0,40}|unknown-time)\]")
+_FILE = regex(r'<file (?:name|mime)="[^<>\n]{0,400}>')
+_SYSTEM_LINE = regex(r"System(?P<untrusted> \(untrusted\))?:[ \t](?P<event>[^\n]*)(?:\n|\Z)")
+_EVENT_TIME = regex(r"\[(?:[^\]\n]{0,40}\d{1,2}:\d{2}[^\]\n]{0,40}|unknown-time)\]")
 # Hosts before 2026.2 marked only the first line of such an event.
-_LONG_EVENT = re.compile(r"Exec (?:finished|completed|failed)\b|[^\n]{0,80}[:{]\s*\Z", re.IGNORECASE)
+_LONG_EVENT = regex(r"Exec (?:finished|completed|failed)\b|[^\n]{0,80}[:{]\s*\Z", re.IGNORECASE)
 _PAIRS = {
     "Replying to": "[/Replying]",
     "Reply chain": "[/Reply chain]",
@@ -257,13 +254,13 @@ _PAIRS = {
     "Quoting": "[/Quoting]",
     "Quoted message begins": "[Quoted message ends]",
 }
-_PAIR = re.compile(rf"\[({'|'.join(_PAIRS)})(?![\w:])[^\[\]\n]{{0,300}}\][ \t]*\n")
-_UNTRUSTED_DATA = re.compile(r"\[UNTRUSTED [^\[\]\n]{0,200}\]")
-_REPLYING = re.compile(r'\[Replying to: "')
-_REPLYING_END = re.compile(r'"\](?=\s|\Z)')
-_FOR_CONTEXT = re.compile(r"\[(?P<what>[^\[\]\n]{1,80}) - for context\][ \t]*(?:\n|\Z)")
-_NUMBER = re.compile(r"#[\w-]{1,64}:[ \t]?")
-_RETRY = re.compile(RETRY)
+_PAIR = regex(rf"\[({'|'.join(_PAIRS)})(?![\w:])[^\[\]\n]{{0,300}}\][ \t]*\n")
+_UNTRUSTED_DATA = regex(r"\[UNTRUSTED [^\[\]\n]{0,200}\]")
+_REPLYING = regex(r'\[Replying to: "')
+_REPLYING_END = regex(r'"\](?=\s|\Z)')
+_FOR_CONTEXT = regex(r"\[(?P<what>[^\[\]\n]{1,80}) - for context\][ \t]*(?:\n|\Z)")
+_NUMBER = regex(r"#[\w-]{1,64}:[ \t]?")
+_RETRY = regex(RETRY)
 _WARNING = "[Bootstrap truncation warning]"
 # Deeper queues in queues are no host's.
 _DEEPEST = 3
@@ -455,16 +452,15 @@ class Peeling:
                 return True
             return False
         if match := _PAIR.match(self.text, self._start, self._end):
-            end = _PAIRS[match[1]]
+            end, is_data = _PAIRS[match[1]], False
         elif match := _UNTRUSTED_DATA.match(self.text, self._start, self._end):
-            end = "[END UNTRUSTED "
+            end, is_data = "[END UNTRUSTED ", True
         else:
             return False
         closing_at = self.text.find(f"\n{end}", match.end() - 1, self._end)
         if closing_at < 0:
             return False
         line_end = self.text.find("\n", closing_at + 1, self._end)
-        is_data = match.re is _UNTRUSTED_DATA
         stop = (line_end if line_end >= 0 else self._end) if is_data else closing_at + 1 + len(end)
         self._remove("metadata block" if is_data else "reply or quote", stop, sender=not is_data)
         return True

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.files import read_json
+from lab.base.regex import regex
 from lab.base.shape import expect, field, optional
 from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
@@ -23,9 +24,9 @@ from lab.recordings.locomo import pictures
 from lab.recordings.model import Chat, Recording
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "commonsense"}
-SESSION = re.compile(r"session_([1-9]\d{0,3})")
+SESSION = regex(r"session_([1-9]\d{0,3})")
 # At most four digits: no chat has ten thousand turns, so longer numbers are not ids.
-EVIDENCE = re.compile(r"D(\d{1,4}):(\d{1,4})(?!\d)(?:\s*-\s*D\1:(\d{1,4})(?!\d))?")
+EVIDENCE = regex(r"D(\d{1,4}):(\d{1,4})(?!\d)(?:\s*-\s*D\1:(\d{1,4})(?!\d))?")
 
 
 class Evidence(NamedTuple):

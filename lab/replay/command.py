@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from shlex import join
 
 from lab.base.errors import UnusableInput
+from lab.base.regex import regex
 from lab.base.set_registry import golden_beside, shown_path
 from lab.replay.plan import Plan
 from lab.runs.manifest import Manifest
 from lab.runs.request import arguments as options
 
 # The folders of an absolute path, at the start of an argument or after the name in NAME=PATH.
-_FOLDERS = re.compile(r"(^|=)(?:~[^/\\]*|[A-Za-z]:)?[/\\](?:[^=]*[/\\])?(?=[^/\\=]+[/\\]?$)")
+_FOLDERS = regex(r"(^|=)(?:~[^/\\]*|[A-Za-z]:)?[/\\](?:[^=]*[/\\])?(?=[^/\\=]+[/\\]?$)")
 # Conversations that a message names.
 MOST_NAMED = 4
 NO_GOLD = (

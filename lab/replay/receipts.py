@@ -11,7 +11,6 @@ so that a faulty system cannot hide its faults.
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.columns import booleans, lists, numbers, strings
 from lab.base.formatting import folded
+from lab.base.regex import regex
 from lab.base.token_estimate import tokens
 from lab.base.utf16 import js_length
 from lab.recordings.model import GLOBAL, MUST, Recording
@@ -38,10 +38,10 @@ from lab.systems.openclaw.seed.exact_hit import exact_hit
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MARKUP = re.compile("[<>&]")
-_BARE = re.compile(r"[<>]|&(?!(?:amp|lt|gt|quot|#39);)")
+_MARKUP = regex("[<>&]")
+_BARE = regex(r"[<>]|&(?!(?:amp|lt|gt|quot|#39);)")
 # Remainder of an entity that a budget cut.
-_CUT = re.compile(r"&[a-z#0-9]{0,4}\Z")
+_CUT = regex(r"&[a-z#0-9]{0,4}\Z")
 
 
 class Checked(NamedTuple):

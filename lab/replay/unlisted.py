@@ -6,19 +6,20 @@ compared by their letters and digits alone: without markup, case, white space an
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Collection, Iterator
 from html import unescape
 from typing import NamedTuple
 
+from lab.base.regex import regex
+
 # Bytes of a block, about five English words or eight Chinese characters, and between the beginnings of two.
 BLOCK, STEP = 24, 8
-_NO_TEXT = re.compile(r"[\W_]+")
+_NO_TEXT = regex(r"[\W_]+")
 # What ends an item of a list, how long one is that may hold a short memory, and what may stand around its text.
-_ENDS = re.compile(r'[\n\r;|•"]')
+_ENDS = regex(r'[\n\r;|•"]')
 _LONGEST = 200
-_AROUND = re.compile(r"^\W*(?:\d+\W+)?(?:\[[^\]]*\]\W*)*|(?:\W*\[[^\]]*\])+\W*$")
+_AROUND = regex(r"^\W*(?:\d+\W+)?(?:\[[^\]]*\]\W*)*|(?:\W*\[[^\]]*\])+\W*$")
 
 
 def letters_of(text: str) -> bytes:

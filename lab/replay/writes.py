@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lab.base.columns import booleans, lists, numbers, strings
 from lab.base.formatting import folded
+from lab.base.regex import regex
 from lab.golden.model import GoldenSet
 from lab.recordings.model import Recording
 from lab.replay.loop import TurnWrites
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 Rule = Literal["source", "text"]
 # Minimum F1 of the words of two texts that count as the same memory.
 LEAST = 0.6
-_WORDS = re.compile(r"[^\W_]+", re.UNICODE)
+_WORDS = regex(r"[^\W_]+", re.UNICODE)
 
 
 class Alignment(NamedTuple):

@@ -6,7 +6,6 @@ numbers, and never the text of a turn or a memory.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from email.message import EmailMessage
@@ -20,6 +19,7 @@ from typing import Any
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import read_json, read_text, sha256_bytes
 from lab.base.formatting import counted, sentence, visible, without_credentials
+from lab.base.regex import regex
 from lab.base.shape import field
 from lab.compare.changes import cause
 from lab.gate.action import Action, action_of, why
@@ -315,7 +315,7 @@ _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _COLOURS = {PASS: "#1a7f37", FAIL: "#b3261e", INCONCLUSIVE: "#8a5a00", ERROR: "#5b3aa8"}
 # A long command is folded rather than cut, also on a phone.
 _WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere"
-_ADDRESS = re.compile(r"(?:[^<>@,;\x00-\x1f\x7f]* <[^\s<>@,;]+@[^\s<>@,;]+>|[^\s<>@,;]+@[^\s<>@,;]+)")
+_ADDRESS = regex(r"(?:[^<>@,;\x00-\x1f\x7f]* <[^\s<>@,;]+@[^\s<>@,;]+>|[^\s<>@,;]+@[^\s<>@,;]+)")
 # Names of the parts, for all forms.
 RULES, NEXT, PAGE = "What decides", "What to do", "Page"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.formatting import counted, sentence
+from lab.base.regex import regex
 from lab.compare.paired import Comparison, Difference
 from lab.gate.action import POOLED, Action, action_of, judge_command, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, deciding
@@ -40,7 +41,7 @@ MEANS = {
     ERROR: "something was not measured",
     NOT_JUDGED: "no gate has judged this run",
 }
-_NUMBERS = re.compile(r"([A-Za-z]+(?:@\d+)?)( \[[^\]]*\])? \((-?[\d.,]+) against (-?[\d.,]+)\)")
+_NUMBERS = regex(r"([A-Za-z]+(?:@\d+)?)( \[[^\]]*\])? \((-?[\d.,]+) against (-?[\d.,]+)\)")
 
 
 class Opening(NamedTuple):

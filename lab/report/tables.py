@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from textwrap import fill, wrap
 
 from lab.base.formatting import markdown, number
+from lab.base.regex import regex
 
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
@@ -34,12 +35,12 @@ GAP = 2
 WIDTH = 80
 # Lines are broken after a slash, and beside a Chinese character.
 _CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"
-_PIECES = re.compile(rf"[{_CJK}]|[^/ \t\n{_CJK}]*/|[^/ \t\n{_CJK}]+")
+_PIECES = regex(rf"[{_CJK}]|[^/ \t\n{_CJK}]*/|[^/ \t\n{_CJK}]+")
 # Where there is little room, after a hyphen within words as well.
-_HYPHENED = re.compile(rf"[{_CJK}]|[^/ \t\n{_CJK}]*?(?:/|(?<=[a-z])-(?=[a-z0-9]))|[^/ \t\n{_CJK}]+?(?=[ \t\n{_CJK}]|$)")
+_HYPHENED = regex(rf"[{_CJK}]|[^/ \t\n{_CJK}]*?(?:/|(?<=[a-z])-(?=[a-z0-9]))|[^/ \t\n{_CJK}]+?(?=[ \t\n{_CJK}]|$)")
 # A number and its unit stay on one line.
 _JOINED = "\u00a0"
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|s|ms|min|h|MB|GB)(?!\w))")
+_UNIT = regex(r"(?<=\d) (?=(?:%|s|ms|min|h|MB|GB)(?!\w))")
 
 
 def width() -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from lab.base.formatting import number
+from lab.base.regex import regex
 from lab.measures.catalogue import entry_of
 from lab.measures.model import NET, SHARE, YES
 
 # Not the escape of a character in an address.
-_PERCENT = re.compile(r"(?<=\d)[ \u00a0]?%(?![0-9A-F]{2})")
+_PERCENT = regex(r"(?<=\d)[ \u00a0]?%(?![0-9A-F]{2})")
 NO_BREAK, MINUS = "\u00a0", "\u2212"
 # Headers and notes call the unit of a difference of shares by this name.
 POINTS = "points"

@@ -6,17 +6,17 @@ They leave out function words, and CJK text counts as pairs of characters. The s
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.retrieval.tokens import ENGLISH
 
 # Characters of Chinese, Japanese and Korean, as a set in a pattern has them.
 CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
-_WORD = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+")
+_WORD = regex(rf"[{CJK}]+|[^\W_{CJK}]+")
 _FUNCTION_WORDS = frozenset(ENGLISH)
 
 
@@ -32,25 +32,25 @@ def words(text: str) -> list[str]:
 
 
 # The end of a sentence, or of a line.
-_END = re.compile("(?<=[.!?])\\s+|(?<=[.!?][\"'”’)])\\s+|\n+|(?<=[。！？])")
+_END = regex("(?<=[.!?])\\s+|(?<=[.!?][\"'”’)])\\s+|\n+|(?<=[。！？])")
 # Where a clause ends within a sentence.
-_CLAUSE = re.compile(r"[,;:()—，；：（）]\s*(?!\d)|\s(?:and|but|so|because|which|while|although|though|if|whether)\s")
+_CLAUSE = regex(r"[,;:()—，；：（）]\s*(?!\d)|\s(?:and|but|so|because|which|while|although|though|if|whether)\s")
 # Exact names and numbers: whatever has a digit, or a sign that joins the parts of a path, an address or a name in code.
 # Each is looked for in each record, so a prompt full of them must not take minutes.
 MOST_NAMES = 32
-_IDENTIFIER = re.compile(r"[A-Za-z0-9][\w./:@#-]*[A-Za-z0-9]|\d")
-_JOINED = re.compile(r"\d|[_/@#]|\w\.\w|\w:\w")
-_VALUE = re.compile(r"\d+(?:[.,:/-]\d+)*")
-_HEDGE = re.compile(
+_IDENTIFIER = regex(r"[A-Za-z0-9][\w./:@#-]*[A-Za-z0-9]|\d")
+_JOINED = regex(r"\d|[_/@#]|\w\.\w|\w:\w")
+_VALUE = regex(r"\d+(?:[.,:/-]\d+)*")
+_HEDGE = regex(
     r"\b(?:not (?:sure|certain|only|just|yet sure)|no (?:problem|worries|doubt))\b|n['’]t (?:sure|certain|just)\b"
     "|不(?:過|过|錯|错|只|僅|仅|確定|确定|知道|但)"
 )
-_NEGATION = re.compile(
+_NEGATION = regex(
     r"\b(?:never|not|no longer|cannot|without|none|neither|stop(?:ped)|cancel(?:l?ed)|revoked)\b"
     "|n['’]t\\b|[不沒没未無无別别]"
 )
 # Where one of the stems of a text may stand: a word, or a pair of CJK characters in group 1.
-PIECE = re.compile(rf"(?=([{CJK}]{{2}}))|[^\W_{CJK}]+")
+PIECE = regex(rf"(?=([{CJK}]{{2}}))|[^\W_{CJK}]+")
 # Negations do not tell what a text is about.
 _SPLIT_NEGATIONS = frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
 _SUFFIXES = ("ings", "ing", "ed", "es", "s", "e")

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lab.base.columns import lists, strings
 from lab.base.files import digest
+from lab.base.regex import regex
 from lab.embedding.cache import ChunkCache, cache_folder
 from lab.recordings.model import SEARCHED
 from lab.retrieval.quiet import import_lancedb, quiet_lance
@@ -41,7 +41,7 @@ ENGLISH: tuple[str, ...] = tuple(_WORDS.split())
 
 # Whether a text must not be kept in a readable form.
 IsPrivate = Callable[[str], bool]
-_RUN = re.compile(r"\w+")
+_RUN = regex(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import date, timedelta
 
+from lab.base.regex import regex
 from lab.base.times import LAST_MS, as_datetime, epoch_ms
 from lab.recordings.model import SEARCHED, Memory
 
@@ -27,7 +28,7 @@ _RULES = (
     rf"{_WHEN} ?(?:之?前|以前|截止|到期|提醒我)",
     rf"提醒我[^。！？\n]{{0,40}}?{_WHEN}",
 )
-_PATTERNS = tuple(re.compile(rule, re.IGNORECASE) for rule in _RULES)
+_PATTERNS = tuple(regex(rule, re.IGNORECASE) for rule in _RULES)
 _END_OF_DAY = timedelta(days=1) - timedelta(milliseconds=1)
 
 

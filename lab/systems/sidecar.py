@@ -18,6 +18,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
 from lab.recordings.model import IGNORE, MUST, NICE
 from lab.systems.openclaw.memory import label_of_score
 
@@ -88,11 +89,11 @@ def _from_text(text: str) -> float | None:
 _MARKERS = ("TODO", "TASK", "REMINDER")
 _SEPARATORS = frozenset(":;-.。–—−")
 _BULLETS = frozenset("-*+•▪‣∙·●○◦・–—−")
-_BOX = re.compile(r"\[[ xX✓✔☐☑☒✅]\]")
+_BOX = regex(r"\[[ xX✓✔☐☑☒✅]\]")
 _CLOSING = dict(zip("[(【〔{「『《〈«〖〘‹<", "])】〕}」』》〉»〗〙›>", strict=True))
 _AFTER_NUMBER = frozenset(".)-–—−")
-_ROMAN = re.compile(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
-_LETTERS = re.compile(r"[A-Za-z]+")
+_ROMAN = regex(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
+_LETTERS = regex(r"[A-Za-z]+")
 
 
 def strip_task_prefix(text: str) -> str:
@@ -193,7 +194,7 @@ PROGRESS = "Pure progress update; low reuse."
 CALENDAR = "Calendar-only note without lasting context."
 
 _SECRET = ("sk-", "ghp_", "AKIA")
-_PRIVATE_KEY = re.compile(r"BEGIN (?:RSA|OPENSSH) PRIVATE KEY", re.IGNORECASE)
+_PRIVATE_KEY = regex(r"BEGIN (?:RSA|OPENSSH) PRIVATE KEY", re.IGNORECASE)
 _POLICY = (
     *("prefer", "preference", "always", "never", "must", "should", "do not", "don't", "required", "rule", "policy"),
     *("hard requirement", "偏好", "規則", "一定", "必須", "不要", "禁止", "原則", "硬性", "需求", "不做", "不改"),
@@ -206,22 +207,22 @@ _SET_UP = ("created", "create", "added", "set up", "setup")
 _OF_LASTING = ("repo", "repository", "cron", "jobid", "github.com")
 _COMMANDS = ("uv run", "python -m", "openclaw ", "openclaw-mem")
 _PATTERNS = (
-    re.compile(r"https?://\S", re.IGNORECASE),
-    re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE),
-    re.compile(r"\bagents\.[a-z0-9_.]+\b", re.IGNORECASE),
-    re.compile(r"OPENCLAW_"),
+    regex(r"https?://\S", re.IGNORECASE),
+    regex(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE),
+    regex(r"\bagents\.[a-z0-9_.]+\b", re.IGNORECASE),
+    regex(r"OPENCLAW_"),
 )
 _RUNBOOK = ("cron", "every ", "tz", "asia/taipei", "how to", "openclaw ", "uv run", "python -m")
 _ERROR = ("error", "failed", "exception", "traceback", "timeout", "rate_limit", "unauthorized", "forbidden")
 _CAUSES = ("root cause", "fixed by", "workaround", "mitigation", "resolved by")
 _TO_DO = ("要做", "待辦")
 _DEADLINE = ("今天", "明天", "之前", "today", "tomorrow", "eod", "before")
-_BY_DATE = re.compile(r"\bby\s+\d{4}-\d{2}-\d{2}\b")
-_CHAT = re.compile(r"\b(?:lol|thanks|thx|ok|got it|nice)\b")
+_BY_DATE = regex(r"\bby\s+\d{4}-\d{2}-\d{2}\b")
+_CHAT = regex(r"\b(?:lol|thanks|thx|ok|got it|nice)\b")
 _CHAT_CJK = ("收到", "謝謝", "哈哈")
 _PROGRESS = ("done", "finished", "pushed", "merged", "wip")
 _MEETING = ("meeting", "call", "開會", "約")
-_TIME = re.compile(r"\b\d{1,2}[ap]m\b|\b\d{1,2}:\d{2}\b")
+_TIME = regex(r"\b\d{1,2}[ap]m\b|\b\d{1,2}:\d{2}\b")
 
 
 class Grade(NamedTuple):

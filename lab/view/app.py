@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.regex import regex
 from lab.report.charts import TIERS
 from lab.view.address import NotFound
 from lab.view.pages import Viewer
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 METHODS = ("GET", "HEAD")
 NONE = "'none'"
-SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+SCRIPT = regex(r"<script>(.*?)</script>", re.DOTALL)
 # Load only our own style and script, forbid framing, and send no referrer.
 HEADERS = {
     "content-security-policy": (

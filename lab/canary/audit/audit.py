@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import counted
+from lab.base.regex import regex
 from lab.canary.audit.check import (
     CAPTURE,
     MARKERS,
@@ -41,7 +42,7 @@ _NO_COPIES = {"count": 0, "lost": 0}
 _SLOTS = 1 << 21
 _REPORT_EVERY = 256 << 20
 # The beginning of an audit file, whether indented or on one line.
-_BEGINS = re.compile(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"')
+_BEGINS = regex(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"')
 
 
 def audit(

@@ -9,13 +9,13 @@ engine.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
 from lab.gate.receipts import ENOUGH, KINDS, UNREAD, is_format
 from lab.systems.openclaw.capture.pipeline import SCHEMA as CAPTURE_SCHEMA
 from lab.systems.openclaw.recall.receipt import MAX_LABELS, MAX_LISTED, MAX_TIERS, REASONS, SCHEMA
@@ -59,9 +59,9 @@ _BUDGET: dict[str, type] = {
 # The limit of exact integers in JavaScript.
 MOST = 2**53
 _LONGEST_NAME = 200
-_MAYBE_TEXT = re.compile(rb'[ \\\x80-\xff]|"[^"]{%d}' % (_LONGEST_NAME + 1))
+_MAYBE_TEXT = regex(rb'[ \\\x80-\xff]|"[^"]{%d}' % (_LONGEST_NAME + 1))
 # A sentence has punctuation, a line break or five consecutive words; ids and scopes have none of these.
-_SENTENCE = re.compile(r"[\n\r。！？]|\S(?:\s+\S+){4}")
+_SENTENCE = regex(r"[\n\r。！？]|\S(?:\s+\S+){4}")
 RECALL, CAPTURE = "autoRecall.receipt", "autoCapture.receipt"
 # The required fields; a marker may have more.
 MARKERS: dict[str, dict[str, type]] = {

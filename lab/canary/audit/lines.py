@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.base.files import reading, require_finite
+from lab.base.regex import regex
 from lab.canary.audit.streams import (
     BLOCK,
     UTF8,
@@ -32,7 +33,7 @@ from lab.canary.audit.streams import (
     why_broken,
 )
 
-_FLAGGED = re.compile(rb"(\S+ )?(stdout|stderr) ([PF])(?::\S*)? ")
+_FLAGGED = regex(rb"(\S+ )?(stdout|stderr) ([PF])(?::\S*)? ")
 _TEXTS = ("log", "message", "MESSAGE", "msg", "line")
 # The fields of Docker's own log, whose last part ends with a line feed.
 _DOCKER = {"log", "stream", "time", "attrs"}
@@ -51,12 +52,12 @@ _STARTS = (
     rb"---\r?\n(?=[\w@'\"-]+:)",
 )
 # A name, then = or : or the bar of a table; or a name alone, before a text with its length.
-_FIELD = re.compile(rb"[ \t]*([A-Za-z_@][\w.@-]*)[ \t]*(?:=|:(?=\s)|\|(?= )) ?([^\n]*)(?:\n|\Z)")
-_BINARY = re.compile(rb"([A-Z_][A-Z0-9_]*)\n")
+_FIELD = regex(rb"[ \t]*([A-Za-z_@][\w.@-]*)[ \t]*(?:=|:(?=\s)|\|(?= )) ?([^\n]*)(?:\n|\Z)")
+_BINARY = regex(rb"([A-Z_][A-Z0-9_]*)\n")
 # What lines of a gateway have, whichever part of it wrote them, before and within a collector's records.
-_OF_GATEWAY = re.compile(rb"gateway|openclaw|\[plugins\]|subsystem", re.IGNORECASE)
-_LINE = re.compile(rb"([^\n]*)(?:\n|\Z)")
-_BLOCK_TEXT = re.compile(r"[|>][+-]?")
+_OF_GATEWAY = regex(rb"gateway|openclaw|\[plugins\]|subsystem", re.IGNORECASE)
+_LINE = regex(rb"([^\n]*)(?:\n|\Z)")
+_BLOCK_TEXT = regex(r"[|>][+-]?")
 MARKER = b"openclaw-mem-engine:"
 # The beginning of the marker as the journal writes a text with colour codes: as a list of bytes.
 _NUMBERS = tuple(separator.join(b"%d" % byte for byte in MARKER) for separator in (b",", b", "))

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
 from lab.base.times import SECONDS, read_time
 from lab.canary.audit.check import Damaged
 from lab.canary.audit.lines import MARKER, find_bytes
@@ -30,53 +31,51 @@ from lab.canary.audit.streams import parsed_json
 Seconds = tuple[float, bool]
 # Search for a time in this many characters; longer fields are texts that may mention one.
 _HEAD, _LONGEST = 200, 64
-_ISO = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)(?![\w:]))?"
-)
+_ISO = regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)(?![\w:]))?")
 # A number of ten digits that begins with 1 is of the years 2001 to 2033; longer ones have parts of a second.
-_NUMBER = re.compile(r"(?<![\w.:-])1\d{9}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?(?![\w.:-])")
+_NUMBER = regex(r"(?<![\w.:-])1\d{9}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?(?![\w.:-])")
 # Such as 01/Mar/2026:09:00:00 +0000.
-_WRITTEN = re.compile(
+_WRITTEN = regex(
     r"(\d{1,2})[ /-](Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[ /-](\d{4})[: ]+(\d\d:\d\d:\d\d)"
     r"(?:\s?(UTC|GMT|[+-]\d{4}))?"
 )
-_CLOCK = re.compile(r"(?<![\d:.-])([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d{1,9}))?(?![\d:])")
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_CLOCK = regex(r"(?<![\d:.-])([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,](\d{1,9}))?(?![\d:])")
+_COLOURS = regex(r"\x1b\[[0-9;]*m")
 # 2000-01-01 and 2100-01-01, between which a number is certain to be a time.
 _FROM, _BEFORE = 946_684_800, 4_102_444_800
 _MARKER = MARKER.decode()
-_NAME = re.compile(r"[A-Za-z][A-Za-z._]{0,47}(?![\w.@/-])")
+_NAME = regex(r"[A-Za-z][A-Za-z._]{0,47}(?![\w.@/-])")
 # The prefix of the engine's tools, which ordinary lines mention as ``openclaw-mem-engine:memory_store``.
 _TOOL = "memory_"
 # A marker after one of these characters is part of an id, such as ``openclaw:openclaw-mem-engine:memory_store``.
-_WITHIN_ID = re.compile(r"[\w.:@/-]\Z")
+_WITHIN_ID = regex(r"[\w.:@/-]\Z")
 # A colour code; some programs write its first character as text, such as ``#033`` or ``\u001b``, or leave it out.
-_COLOUR_BEFORE = re.compile(r"\[[0-9;]*m\Z")
+_COLOUR_BEFORE = regex(r"\[[0-9;]*m\Z")
 # JSON after a name, in whatever notation: an id that is only mentioned has none.
-_JSON_AFTER = re.compile(r"\s*\{")
+_JSON_AFTER = regex(r"\s*\{")
 # What may begin a JSON value or a quoted text.
-_OPENS = re.compile(r'[{"]|\[(?=\s*["{\[\d])')
-_CELL = re.compile(r'"((?:[^"]|"")*+)"(?!")')
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
-_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([0-3][0-7]{2})|(.))", re.DOTALL)
+_OPENS = regex(r'[{"]|\[(?=\s*["{\[\d])')
+_CELL = regex(r'"((?:[^"]|"")*+)"(?!")')
+_QUOTED = regex(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_ESCAPE = regex(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "e": "\x1b", "a": "\a", "v": "\v", "0": "\0"}
-_ENTITIES = re.compile(r"&(?:quot|#34|#x22);")
+_ENTITIES = regex(r"&(?:quot|#34|#x22);")
 # Wrappers within each other, levels of JSON within one wrapper, and values that are tried before the marker.
 _LAYERS, _DEEPEST, _TRIES = 8, 24, 24
 _TIMES = ("time", "timestamp", "@timestamp", "ts", "date", "datetime")
 _SESSIONS = ("sessionKey", "sessionId", "session", "session_key", "session_id")
 _IDS = ("traceId", "spanId", "parentSpanId")
 # Keys that name a time in any spelling, and those of a time at which a collector got the record, which come last.
-_TIME_KEY = re.compile(r"time|date|(?:^|[^a-z])t$|ts$", re.IGNORECASE)
-_LATE_KEY = re.compile(r"monotonic|ingest|receive|observed|index|create|update", re.IGNORECASE)
+_TIME_KEY = regex(r"time|date|(?:^|[^a-z])t$|ts$", re.IGNORECASE)
+_LATE_KEY = regex(r"monotonic|ingest|receive|observed|index|create|update", re.IGNORECASE)
 # Longer lists are records, not a record with its time.
 _MOST_BESIDE = 8
 _FIELD_NAMES = ("field", "name", "key")
 _lenient_decoder = json.JSONDecoder(strict=False)
 FAILED = "autoRecall failed"
-_SESSION = re.compile(r"\bsession(?:_?(?:key|id))?[=:]\s?\"?([^\s\]\",;)]+)", re.IGNORECASE)
-_COLOUR = re.compile(r"^(?:\x1b\[[0-9;]*m)+")
-_COLOUR_BEHIND = re.compile(r"(?:\x1b\[[0-9;]*m|\s)+\Z")
+_SESSION = regex(r"\bsession(?:_?(?:key|id))?[=:]\s?\"?([^\s\]\",;)]+)", re.IGNORECASE)
+_COLOUR = regex(r"^(?:\x1b\[[0-9;]*m)+")
+_COLOUR_BEHIND = regex(r"(?:\x1b\[[0-9;]*m|\s)+\Z")
 DAY = 86400
 _JSON = (b"{", b"[")
 _decoder = json.JSONDecoder()

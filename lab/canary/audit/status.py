@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
 from lab.canary.audit.check import SKIPS
 from lab.systems.openclaw.recall.receipt import REASONS
 
@@ -31,13 +32,13 @@ _KNOWN = {
     **dict.fromkeys(NO_VECTOR, FAULT),
 }
 # Words of a name that say that something did not work.
-_FAULTY = re.compile(
+_FAULTY = regex(
     r"\b(?:abort(?:ed)?|broken|closed|corrupt(?:ed)?|crash(?:ed)?|dead|denied|down|err(?:ors?)?|e(?:conn\w+|noent|"
     r"timedout)|exception|exceeded|exhausted|expired|fail(?:ed|ing|s|ures?)?|fault|forbidden|invalid|killed|limited|"
     r"locked|missing|not (?:found|ready)|offline|overflow|overloaded|panic|refused|rejected|time(?:d )?outs?|"
     r"too (?:large|long|slow)|unauthorized|unavailable|unhealthy|unreachable|unreadable|unresponsive|unwired)\b"
 )
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_WORD = regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _LONGEST = 48
 
 

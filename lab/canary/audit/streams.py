@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, Any, BinaryIO, Protocol
 
+from lab.base.regex import regex
+
 BLOCK = 1 << 20
 # The first bytes of compressed files, and the name of each format.
 _PACKED = {
@@ -43,12 +45,12 @@ UTF8 = "utf-8"
 # A record is smaller; more records than fit are read apart from each other, so that each has its line number.
 MOST = 1 << 17
 # Everything up to the next bracket: whole texts and what stands between them.
-_RUN = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_BLANK = re.compile(rb"[\s,]*")
-_SPACE = re.compile(rb"\s+")
+_RUN = regex(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+_TEXT = regex(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_BLANK = regex(rb"[\s,]*")
+_SPACE = regex(rb"\s+")
 # The bytes of a text, which the journal writes as numbers.
-_BYTES = re.compile(rb"\[\s*\d{1,3}\s*,")
+_BYTES = regex(rb"\[\s*\d{1,3}\s*,")
 _QUOTE, _OPENING = ord('"'), b"{["
 _decoder = json.JSONDecoder()
 # The end of a first line after which an indented document goes on.

@@ -21,11 +21,11 @@ empty, when no stored memory contains a word of the prompt.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
 from lab.base.utf16 import js_length
 from lab.canary.audit.check import MODES, TIERS, reserved, runs_of, tier_of
 from lab.canary.audit.status import NO_VECTOR, unknown_reasons
@@ -41,8 +41,8 @@ DISTINCT_OVER = 100
 MOST_FOUND = 1000
 Hits = Sequence[dict[str, Any]]
 WITHOUT_EMBEDDINGS = "autoRecall enabled but embeddings are unavailable"
-_REGISTERED = re.compile(r"\s*registered \(db=")
-_LISTED = re.compile(r"\breceipts=(?:low|high)/(\d{1,3})\b")
+_REGISTERED = regex(r"\s*registered \(db=")
+_LISTED = regex(r"\breceipts=(?:low|high)/(\d{1,3})\b")
 _HIGH = ReceiptSettings(True, "high", 10)
 # The length of the text before the first memory, plus the shortest beginning of a memory's line, in UTF-16 units.
 _BEFORE = js_length(f"{OPEN}\n{POLICY}\n") + len("1. [fact|unknown] ")

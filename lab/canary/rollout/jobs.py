@@ -5,7 +5,6 @@ They are written as lines of cron, units of systemd, or a GitHub workflow.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,13 +14,14 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import choices
+from lab.base.regex import regex
 
 DAY, WEEK = 1440, 7 * 1440
 STAGES = ("A", "C")
-_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_TIME = regex(r"([01]?\d|2[0-3]):([0-5]\d)")
 FORMS = ("cron", "systemd", "github")
 _DAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
-_FOLDER = re.compile(r"[\w./~+@%-]+")
+_FOLDER = regex(r"[\w./~+@%-]+")
 NIGHTLY = "nightly"
 # When cron looks whether a job that runs all the time was killed.
 _AGAIN = "*/5 * * * *"

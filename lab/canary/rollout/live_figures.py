@@ -8,7 +8,6 @@ repeats the same receipt.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
 from lab.canary.audit.check import CAPTURE, RECALL, SKIPS, Damaged, check_recall
 from lab.canary.audit.copies import Pairs
 from lab.canary.audit.lines import MARKER, MAX_LINE, has_marker
@@ -55,7 +55,7 @@ KNOWN, IN_A_ROW = 5, 10
 # may date a turn after its receipt.
 LATER, APART, LEEWAY = 8, 30.0, 60.0
 OTHER = "other"
-_GIVEN_UP = re.compile(rb"\bbefore_(?:prompt_build|agent_start) " + HOOKS + rb"(: timed out)?")
+_GIVEN_UP = regex(rb"\bbefore_(?:prompt_build|agent_start) " + HOOKS + rb"(: timed out)?")
 
 
 class ToolRecall(NamedTuple):

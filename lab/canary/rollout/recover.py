@@ -6,7 +6,6 @@ repeated: a kill during a rollback needs nothing but another one.
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from contextlib import suppress
@@ -19,6 +18,7 @@ from lab.base.config_text import MISSING, Edit, at_path, differing, read_edited,
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, leftovers, read_json, sha256_bytes, write_atomically
 from lab.base.formatting import Announce, silent
+from lab.base.regex import regex
 from lab.canary.rollout.commands import NoRestart, await_orphan, restart_gateway, undisturbed, unfailing
 from lab.canary.rollout.journal import (
     DONE,
@@ -38,7 +38,7 @@ SCHEMA = "lab.canary.v1"
 # Seconds in which a gateway that was restarted may replace its copy of the configuration.
 COPIES_SECONDS = 5.0
 # Names of the copies from which the host may restore, after that of the configuration.
-COPY_NAME = re.compile(r"\.last-good|\.bak(?:\.\d+)?")
+COPY_NAME = regex(r"\.last-good|\.bak(?:\.\d+)?")
 # Paths that are named when a configuration was edited.
 MOST_NAMED = 5
 

@@ -25,7 +25,6 @@ changes nothing on the shipped sets changes nothing there.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,12 +34,13 @@ from typing import Any, NamedTuple
 import lab
 from lab.base.errors import UnusableInput
 from lab.base.files import read_toml, write_atomically
+from lab.base.regex import regex
 from lab.base.shape import expect, text_in, with_keys
 
 PACKAGE = Path(lab.__file__).resolve().parent
 SHIPPED = Path(__file__).parent / "faults"
 _FAULT = ("name", "about", "in", "change", "to", "equivalent")
-_TARGET = re.compile(r"lab((?:\.\w+)+)(?::(\w+(?:\.\w+)*))?")
+_TARGET = regex(r"lab((?:\.\w+)+)(?::(\w+(?:\.\w+)*))?")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

@@ -5,16 +5,16 @@ The lines of a hunk must be at the position that it states, or at exactly one ot
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_text
+from lab.base.regex import regex
 from lab.gate.selftest.faults import Edit, Fault
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK = regex(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 # Lines of changes that cannot be applied here.
 _REFUSED = ("rename from", "copy from", "GIT binary patch", "Binary files", "deleted file mode")
 _NO_NEWLINE = "\\ No newline at end of file"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted, shortened
+from lab.base.regex import regex
 from lab.cli.options import in_utc
 from lab.cli.output import emit, emit_folded, emit_table
 from lab.cli.results import Result
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lab.memory.ledger.drift import Drift, Part
 
 # A fraction of a second, which a table has no room for.
-_FRACTION = re.compile(r"(?<=:\d\d)\.\d+")
+_FRACTION = regex(r"(?<=:\d\d)\.\d+")
 Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
 Profile = Annotated[str, typer.Option(help="seed, or upstream to behave like the public sidecar.")]
 # Periods and scopes that are printed; --json and the page have more.

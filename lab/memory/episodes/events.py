@@ -23,6 +23,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.regex import regex
 from lab.base.sqlite import allow_changes_of, create_missing, full_text_index, is_damaged_index, tables, transaction
 from lab.memory.ledger import ledger
 from lab.memory.ledger.ledger import scope_name, storable, stored_text
@@ -54,9 +55,9 @@ PAYLOAD_BYTES, CONVERSATION_BYTES, REFS_BYTES, PREVIEW = 8192, 4096, 4096, 256
 SUMMARY, FRAGMENTS, FRAGMENT, SEARCH_TEXT = 220, 48, 400, 2400
 _OUTPUT_KEYS = frozenset(("stdout", "stderr", "command_output", "tool_output"))
 EMAIL = r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"
-_EMAIL = re.compile(EMAIL, re.ASCII)
+_EMAIL = regex(EMAIL, re.ASCII)
 # An international number, or one of ten digits in three groups; dates and ids are neither.
-_PHONE = re.compile(
+_PHONE = regex(
     r"(?<![\w+.-])(?:\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,5}|(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4})(?![\w-])",
     re.ASCII,
 )

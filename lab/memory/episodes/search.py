@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from lab.base.errors import LabError, UnusableInput, describe_unexpected
 from lab.base.formatting import shortened
+from lab.base.regex import regex
 from lab.base.sqlite import first_valid, is_damaged_index, require_segments, tables, transaction
 from lab.embedding.embedder import QUERY, Embedder
 from lab.embedding.vectors import Vectors
@@ -45,8 +45,8 @@ MOST_WORDS, EMBEDDED = 256, 20_000
 # words, also if they are equal.
 LONGEST_EXPRESSION, EXPRESSION_WORDS = 2000, 64
 OK = "ok"
-_WORD = re.compile(r"\w+")
-_OPERATOR = re.compile(r"""["*^:()]|\b(?:AND|OR|NOT|NEAR)\b""")
+_WORD = regex(r"\w+")
+_OPERATOR = regex(r"""["*^:()]|\b(?:AND|OR|NOT|NEAR)\b""")
 _STOP_WORDS = frozenset(ENGLISH)
 _FIELDS = ", ".join(f"e.{name}" for name in Event._fields)
 # The events that a search may return, oldest last; the order decides ties.

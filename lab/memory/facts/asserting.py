@@ -7,7 +7,6 @@ written (TF-12).
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import only_writer, read_json_lines
+from lab.base.regex import regex
 from lab.base.shape import expect, field
 from lab.memory.facts import store
 from lab.memory.facts.model import (
@@ -61,7 +61,7 @@ MEASURED = "openclaw-mem.graph.fact.extraction-measure.v0"
 MOST = 20
 Triple = tuple[str, str, str]
 _NAMES = "|".join(sorted(NAMES, key=len, reverse=True))
-_TRIPLE = re.compile(rf"(?<![\w:])(entity:[\w.:/-]{{1,200}})\s+({_NAMES})\s+(.+)$")
+_TRIPLE = regex(rf"(?<![\w:])(entity:[\w.:/-]{{1,200}})\s+({_NAMES})\s+(.+)$")
 
 
 class Claim(NamedTuple):

@@ -9,7 +9,6 @@ import difflib
 import hashlib
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import refuse_constant
+from lab.base.regex import regex
 from lab.base.shape import expect, field
 from lab.memory.ledger.ledger import stamp
 
@@ -31,10 +31,10 @@ TIERS = ("low", "source_capped", "corroborated", "operator_asserted")
 # Levels of lists and objects in an object. A record adds some, and so does what prints it; Python reads about 970.
 DEEPEST = 100
 KINDS = ("receipt", "doc", "memory", "daily_log", "episodic")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DATE = regex(r"\d{4}-\d{2}-\d{2}")
 # Categories of Unicode: control characters, and the separators of lines and paragraphs.
 _CONTROL = ("Cc", "Zl", "Zp")
-_NOT_IN_SLUG = re.compile(r"[^\w.:/-]+")
+_NOT_IN_SLUG = regex(r"[^\w.:/-]+")
 
 
 class Predicate(NamedTuple):

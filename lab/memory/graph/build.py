@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json, read_json
+from lab.base.regex import regex
 from lab.base.shape import expect, field
 from lab.memory.facts import store
 from lab.memory.facts.model import ENTITY, Fact
@@ -58,7 +59,7 @@ _NO_ACCOUNT = rf"(?![\w./+-]{{1,264}}{_AT}(?!\d))"
 _NAME = rf"(?:{_PERSON}|(?<!{_AT}){_NO_ACCOUNT}[^\W_](?:[\w./+-]{{0,200}}\w)?)"
 _FLAGS = re.IGNORECASE
 # The forms that mark an entity, in the order in which they are tried at a place.
-_MARKED = re.compile(
+_MARKED = regex(
     rf"\b(?P<typed>{'|'.join(TYPES)}|entity):(?P<name>{_NAME})"
     r"|\b(?:github|gitlab)\.com[/:](?P<repo>[\w.-]+/[\w-]+(?:\.[\w-]+)*)"
     rf"|(?P<person>{_PERSON})"
@@ -77,20 +78,20 @@ _VERBS = {
     EVALUATES: r"(?:is |are |was )?(?:evaluat(?:es|ed|ing|e)|benchmark(?:s|ed|ing)?|compar(?:es|ed|ing|e)|tried)",
     USES: r"(?:now |is |are )?(?:uses|used|using|runs on|run on|depends on|requires)",
 }
-_RELATIONS = {kind: re.compile(rf"(?<!\w){_SUBJECT}{verb}\s+{_OBJECT}", _FLAGS) for kind, verb in _VERBS.items()}
+_RELATIONS = {kind: regex(rf"(?<!\w){_SUBJECT}{verb}\s+{_OBJECT}", _FLAGS) for kind, verb in _VERBS.items()}
 # Texts that a sentence with such a verb must contain, so that most sentences need no search.
 _HINTS = {
-    BLOCKED_BY: re.compile("block|wait", _FLAGS),
-    DECIDES: re.compile("decided|chose|pick|adopt", _FLAGS),
-    EVALUATES: re.compile("evaluat|benchmark|compar|tried", _FLAGS),
-    USES: re.compile("us[ei]|runs? on|depends|requires", _FLAGS),
+    BLOCKED_BY: regex("block|wait", _FLAGS),
+    DECIDES: regex("decided|chose|pick|adopt", _FLAGS),
+    EVALUATES: regex("evaluat|benchmark|compar|tried", _FLAGS),
+    USES: regex("us[ei]|runs? on|depends|requires", _FLAGS),
 }
 _NO_NAMES = frozenset(ENGLISH) | frozenset(
     ("we", "it", "they", "she", "he", "you", "one", "project", "repo", "repository", "tool", "still", "now", "which")
 )
-_IS_PERSON = re.compile(_PERSON, _FLAGS)
-_IS_ADDRESS = re.compile(rf"\w{_AT}(?![\d\s]|$)")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|[。！？;\n]+")
+_IS_PERSON = regex(_PERSON, _FLAGS)
+_IS_ADDRESS = regex(rf"\w{_AT}(?![\d\s]|$)")
+_SENTENCE = regex(r"(?<=[.!?])\s+|[。！？;\n]+")
 # Edges of facts by predicate; the others relate their entities.
 OF_PREDICATE = {"uses": USES, "depends_on": USES, "decision": DECIDES}
 # If several types claim a name, the first gets it.

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, CannotWrite, InUse, LabError, UnusableInput
 from lab.base.files import cannot_write, require_finite
+from lab.base.regex import regex
 from lab.base.sqlite import create_missing, is_damaged_index, is_empty, tables, transaction
 from lab.base.times import as_datetime, epoch_ms
 
@@ -66,26 +67,26 @@ FIELDS = frozenset(
 # Kinds that capture gives to everything; the sidecar replaces them.
 OF_CAPTURE = ("note", "tool")
 Row = tuple[str, str | None, str | None, str | None, str | None, str | None]
-_HAN = re.compile("[\u3400-\u9fff]")
-_WORD = re.compile("[A-Za-z]")
+_HAN = regex("[\u3400-\u9fff]")
+_WORD = regex("[A-Za-z]")
 _STORE = ("memory_store", "memory.store")
 _FLAGS = re.IGNORECASE
-_PROBLEM = re.compile(r"\b(?:errors?|failed|failure|bug|broken|issue|problem)\b|錯誤|報錯|报错|失敗|故障|問題", _FLAGS)
-_SOLUTION = re.compile(
+_PROBLEM = regex(r"\b(?:errors?|failed|failure|bug|broken|issue|problem)\b|錯誤|報錯|报错|失敗|故障|問題", _FLAGS)
+_SOLUTION = regex(
     r"\b(?:fix(?:ed)?|solution|resolved?|workaround|repair(?:ed)?)\b|解法|修正|修復|解決|解决|繞過|绕过", _FLAGS
 )
 # In the order in which they are tried, each with its confidence.
 _KINDS = (
-    ("decision", 0.95, re.compile(r"\b(?:decided|decision|we choo?se|chosen)\b|決定|决定|決議|决议|採用|采用", _FLAGS)),
+    ("decision", 0.95, regex(r"\b(?:decided|decision|we choo?se|chosen)\b|決定|决定|決議|决议|採用|采用", _FLAGS)),
     (
         "preference",
         0.95,
-        re.compile(r"\b(?:prefer(?:red|s)?|preference|always use|i like)\b|偏好|總是使用|总是使用|喜歡|喜欢", _FLAGS),
+        regex(r"\b(?:prefer(?:red|s)?|preference|always use|i like)\b|偏好|總是使用|总是使用|喜歡|喜欢", _FLAGS),
     ),
     (
         "plan",
         0.90,
-        re.compile(
+        regex(
             r"\b(?:(?:plan|planned|planning) to|intend to|will|todo)\b|計畫|计划|打算|預計|预计|將會|将会|待辦|待办",
             _FLAGS,
         ),
@@ -110,7 +111,7 @@ _SAID: dict[int, tuple[type[LabError], str]] = {
         "{}: cannot be opened; check that the file and its folder can be read and written",
     ),
 }
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = regex("[\ud800-\udfff]")
 _READ = "SELECT id, ts, kind, summary, summary_en, lang, tool_name, detail_json FROM observations"
 
 

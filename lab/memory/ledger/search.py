@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.regex import regex
 from lab.base.sqlite import first_valid, require_segments, tables
 from lab.memory.ledger import ledger
 from lab.memory.ledger.grading import label_of
@@ -54,10 +55,10 @@ DEEPER, DEEPEST = 8, 50_000
 WEAK = 0.25
 MOST_TERMS = 16
 QUARANTINED = "quarantined"
-_HAN = re.compile("[\u3400-\u9fff]+")
-_ASCII = re.compile("[A-Za-z0-9_]+")
-_SIGNS = re.compile(r"[^\w\s]")
-_REFERENCE = re.compile(r"(?:obs:)?([0-9]{1,18})", re.IGNORECASE)
+_HAN = regex("[\u3400-\u9fff]+")
+_ASCII = regex("[A-Za-z0-9_]+")
+_SIGNS = regex(r"[^\w\s]")
+_REFERENCE = regex(r"(?:obs:)?([0-9]{1,18})", re.IGNORECASE)
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
 Ranked = list[tuple[int, float]]
 Lane = Callable[[int], Ranked]

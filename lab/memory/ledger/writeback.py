@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.regex import regex
 from lab.memory.ledger import ledger
 from lab.memory.ledger.ledger import Observation, scope_name
 from lab.memory.store.tags import create_version_tag, root_of
@@ -37,7 +38,7 @@ HINTS = frozenset(
 _HEX = "[0-9a-fA-F]"
 _UUID = rf"\b{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}\b"
 # For the sidecar a Chinese character is part of a word, so that an id beside one is not found.
-_ID = {True: re.compile(_UUID), False: re.compile(_UUID, re.ASCII)}
+_ID = {True: regex(_UUID), False: regex(_UUID, re.ASCII)}
 _TRUST_KEYS = ("trust", "trust_tier", "trustTier")
 DEEPEST = 64
 KIND = "recall-lab.writeback.v1"

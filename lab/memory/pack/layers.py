@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.base.token_estimate import tokens
 from lab.memory.pack.candidate import ABSTRACT, Candidate, Settings
 from lab.memory.tools.redact import redactor
@@ -23,7 +24,7 @@ ELLIPSIS = "…"
 READ = 200_000
 _redact = redactor(upstream=False)
 # The folder of a user, as it is on Linux, macOS and Windows.
-_HOME = re.compile(r"""(?<![\w.~])(?:/(?:home|Users)/[^/\s"'`]+|/root(?![\w.-])|[A-Za-z]:\\Users\\[^\\\s"'`]+)""")
+_HOME = regex(r"""(?<![\w.~])(?:/(?:home|Users)/[^/\s"'`]+|/root(?![\w.-])|[A-Za-z]:\\Users\\[^\\\s"'`]+)""")
 # Reasons of a candidate, as a trace names them.
 MAX_ITEMS, OVER_BUDGET, EVENT_CAPPED = "max_items_reached", "budget_tokens_exceeded", "quota_event_capped"
 DUPLICATE = "duplicate_text"

@@ -6,7 +6,6 @@ candidates of a lane (RR-7); if anything goes wrong, the lane's own order stays.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import stat
 import tempfile
@@ -22,6 +21,7 @@ import numpy as np
 from lab.base.errors import LabError, UnusableInput
 from lab.base.files import digest, sha256_file
 from lab.base.formatting import HIDDEN, counted, without_credentials
+from lab.base.regex import regex
 from lab.base.sqlite import tables
 from lab.embedding.embedder import DOCUMENT, Role
 from lab.memory.episodes.search import EpisodesLane
@@ -58,7 +58,7 @@ UNUSABLE_SCOPE = "scope_unusable"
 # Fields of a detail that govern a memory and are no part of its record.
 GOVERNING = frozenset(("importance", "lifecycle", "provenance", "trust", "trust_tier", "scope", "classification"))
 _redact = redactor(upstream=False)
-_ADDRESS = re.compile(r"https?://\S+")
+_ADDRESS = regex(r"https?://\S+")
 _NEWER = ("superseded_by", "supersededBy")
 # Rows that name a successor, or rows that they supersede. The index would miss details that changed after ingest.
 _LINKED = "instr(detail_json, 'supersede') > 0"

@@ -6,7 +6,6 @@ The manifest of a tag says what it holds, with the digests that a checkout compa
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from lab.base.files import (
     remove_leftover_folders,
     write_atomically,
 )
+from lab.base.regex import regex
 from lab.base.shape import expect, field
 from lab.memory.table.lance_lock import holder
 from lab.memory.table.lance_table import LanceTable, TableSettings
@@ -39,7 +39,7 @@ from lab.systems.openclaw.table.schema import TABLE
 KIND = "openclaw-mem-engine.dataset-snapshot.v0"
 NAME, DATA, BACKUPS = "manifest.json", "data", "_checkout-backups"
 FOLDER, VERSION = "folder", "version"
-_TAG = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_TAG = regex(r"[A-Za-z0-9._-]{1,64}")
 _SELF = "manifestSha256"
 
 

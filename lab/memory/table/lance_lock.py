@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import tempfile
 import time
@@ -21,10 +20,11 @@ from lab.base.config_env import config_of, state_of
 from lab.base.config_resolve import resolve_config
 from lab.base.errors import InUse, UnusableInput
 from lab.base.files import alive, cannot_write, lock
+from lab.base.regex import regex
 
 PROC = Path("/proc")
 _RUNTIMES = ("node", "bun", "openclaw")
-_GATEWAY = re.compile(rb"(^|/)openclaw(\.mjs|-gateway)?(\0|$)|openclaw-gateway")
+_GATEWAY = regex(rb"(^|/)openclaw(\.mjs|-gateway)?(\0|$)|openclaw-gateway")
 LOCK_NAME = ".lab-memory.lock"
 POLL_SECONDS = 0.05
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from lab.base.regex import regex
 from lab.systems.openclaw.capture.secrets import holds_secret, redact, redact_all
 
 MARKER = "[REDACTED]"
-_REST = re.compile(re.escape(MARKER) + r"[A-Za-z0-9_+/=~-]+")
+_REST = regex(re.escape(MARKER) + r"[A-Za-z0-9_+/=~-]+")
 
 
 def redactor(*, upstream: bool) -> Callable[[str], str]:

@@ -26,6 +26,7 @@ from lab.base.config_env import STATE_FOLDER, Keys, own_config
 from lab.base.config_resolve import resolve_config
 from lab.base.errors import UnusableInput
 from lab.base.files import require_finite
+from lab.base.regex import regex
 from lab.base.sqlite import is_database
 from lab.recordings.model import UNKNOWN_ORIGIN, Recording
 from lab.recordings.openclaw.entries import Transcript
@@ -140,7 +141,7 @@ def _id(name: str) -> str:
 
 DATABASE = "openclaw-agent*.sqlite"
 INDEX = "sessions.json"
-ARCHIVE = re.compile(r"\.(reset|deleted)\.")
+ARCHIVE = regex(r"\.(reset|deleted)\.")
 # Files of a sessions folder that are not transcripts, by a part of their names.
 OTHERS = (
     (".trajectory", "trajectories of sessions, which repeat their transcripts"),

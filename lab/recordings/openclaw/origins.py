@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lab.base.regex import regex
 from lab.recordings.host_prompts import prompt_origin
 from lab.recordings.model import ACP, CRON, GROUP, HEARTBEAT, HOOK, PERSON, SUBAGENT, SYSTEM, UNKNOWN_ORIGIN
 from lab.recordings.openclaw.entries import Entry
@@ -34,17 +35,17 @@ _PREFIXES = {
 }
 _WHOLE = {"heartbeat": HEARTBEAT, "boot": SYSTEM, "global": PERSON, "main": PERSON}
 # A search that the host runs before a turn of a session has the key of this session with an ending.
-_ACTIVE_MEMORY = re.compile(r":active-memory:[0-9a-f]{12}\Z")
-_HEARTBEAT = re.compile(r":heartbeat(?::|\Z)")
-_GROUP = re.compile(r"(?:^|:)(?:group|channel):")
+_ACTIVE_MEMORY = regex(r":active-memory:[0-9a-f]{12}\Z")
+_HEARTBEAT = regex(r":heartbeat(?::|\Z)")
+_GROUP = regex(r"(?:^|:)(?:group|channel):")
 _GROUPS = ("group", "channel", "thread")
 # The time that the host may put before its own prompts.
-_TIME = re.compile(r"\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]\n]*\]\s*")
+_TIME = regex(r"\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]\n]*\]\s*")
 # The prompt of a hook says which task or job runs, then quotes what came from outside.
-_HOOK = re.compile(r"(?:Task: [^\n]*?)?(?:\| )?(?:Job ID|Received): [^\n]*\n")
+_HOOK = regex(r"(?:Task: [^\n]*?)?(?:\| )?(?:Job ID|Received): [^\n]*\n")
 _QUOTED = ("EXTERNAL, UNTRUSTED", "<<<EXTERNAL_UNTRUSTED_CONTENT")
-_CONVERSATION = re.compile(r"Conversation info\b[^\n]*\n+```json\n(.*?)\n```", re.DOTALL)
-_IN_GROUP = re.compile(r'"is_group_chat":\s*true')
+_CONVERSATION = regex(r"Conversation info\b[^\n]*\n+```json\n(.*?)\n```", re.DOTALL)
+_IN_GROUP = regex(r'"is_group_chat":\s*true')
 # Origins that the first prompt of a session decides: whoever continues it, a machine began it.
 _BEGIN = (CRON, HOOK, SUBAGENT)
 # Longest beginning of a message that is searched for marks of the host.

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
+
 STORED, DELETED, LISTED = "stored", "deleted", "listed"
 DUPLICATE, REFUSED, FAILED, MISSING = "duplicate", "refused", "failed", "not found"
 UNKNOWN = "unknown"
@@ -51,7 +53,7 @@ _MISSING = (
     r"|does(?: not|n't) exist|no (?:match|result)|未找到|没有找到|不存在"
 )
 _RULES: dict[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
-    what: tuple((outcome, re.compile(words, re.IGNORECASE)) for outcome, words in rules)
+    what: tuple((outcome, regex(words, re.IGNORECASE)) for outcome, words in rules)
     for what, rules in {
         "store": ((DUPLICATE, _DUPLICATE), (REFUSED, _REFUSED), (FAILED, _FAILED), (STORED, _STORED)),
         "forget": (
@@ -72,10 +74,10 @@ _ANY_FLAGS: dict[str, tuple[str | None, str | None]] = {
     "success": (None, FAILED),
     "ok": (None, FAILED),
 }
-_QUOTE = re.compile(r"[\"“”«»「『`\n]|(?:(?<=\s)|^)['‘]")
-_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
-_NAMED = re.compile(r"\A[^\n\"]*\)?: (?P<id>[^\s\"]*\d[^\s\"]*)\s*(?:\n|\Z)")
-_QUOTED = re.compile(r"[\"“「](?P<text>.+?)(?P<cut>\.\.\.|…)?[\"”」]", re.DOTALL)
+_QUOTE = regex(r"[\"“”«»「『`\n]|(?:(?<=\s)|^)['‘]")
+_UUID = regex(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
+_NAMED = regex(r"\A[^\n\"]*\)?: (?P<id>[^\s\"]*\d[^\s\"]*)\s*(?:\n|\Z)")
+_QUOTED = regex(r"[\"“「](?P<text>.+?)(?P<cut>\.\.\.|…)?[\"”」]", re.DOTALL)
 # Characters of a text that are searched for words.
 _HEAD = 300
 

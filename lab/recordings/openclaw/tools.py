@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
 from lab.base.times import epoch_ms
 from lab.base.utf16 import has_lone_surrogate
 from lab.recordings.events import RecordedMemory, ToolEvent, ToolUse
@@ -41,7 +42,7 @@ WRAPPER = "tool_call"
 _CALLS = ("toolCall", "toolUse", "functionCall")
 _ANSWERS = ("toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "callId", "call_id")
 # Names of tools of memory plugins: memory_update, mem0_delete, mcp__openmemory__add_memories, remember.
-_OF_PLUGIN = re.compile(r"memory|memories|(?:^|[\W_])(?:mem\d?|ltm|remember|forget|recall|memori[sz]e)(?:[\W_]|$)")
+_OF_PLUGIN = regex(r"memory|memories|(?:^|[\W_])(?:mem\d?|ltm|remember|forget|recall|memori[sz]e)(?:[\W_]|$)")
 
 
 def is_of_memory_plugin(tool: str) -> bool:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import reading
+from lab.base.regex import regex
 from lab.base.times import Times
 from lab.recordings.cleaning import Message, clean_assistant_text, read_message
 from lab.recordings.events import Event, ToolUse
@@ -56,8 +57,8 @@ HOST_MODEL = "gateway-injected"
 # Prompts of a session without a person. They are left out where a person speaks as well.
 TASKS = (JOBS, SUBAGENTS, OTHERS, EXTERNAL)
 SOURCES = {"internal_system": INTERNAL, "inter_session": OTHERS}
-_TASK = re.compile(r"\[cron:[^\]\n]+\][ \t]*|(?:\[Subagent Context\][^\n]*\n+)*\[Subagent Task\]:?\s*")
-_DELIVERED = re.compile(r"\n\s*Return your (?:summary|response) as plain text;[^\n]*\s*\Z")
+_TASK = regex(r"\[cron:[^\]\n]+\][ \t]*|(?:\[Subagent Context\][^\n]*\n+)*\[Subagent Task\]:?\s*")
+_DELIVERED = regex(r"\n\s*Return your (?:summary|response) as plain text;[^\n]*\s*\Z")
 # A person repeats short texts ("go on"), and an agent may answer one of them with a token.
 _LEAST_LENGTH = 30
 
@@ -163,7 +164,7 @@ def _task(text: str, message: Mapping[str, Any]) -> str:
 # Entry types without conversation content.
 SILENT = ("model_change", "thinking_level_change", "custom", "label", "session_info", LEAF)
 # A command is one word after a slash; a path has another slash or a dot.
-COMMAND = re.compile(r"/[a-z][a-z0-9_-]*:?(?=\s|\Z)", re.IGNORECASE)
+COMMAND = regex(r"/[a-z][a-z0-9_-]*:?(?=\s|\Z)", re.IGNORECASE)
 # Commands that every host answers, whether or not it records the answer.
 HOST_COMMANDS = ("/compact", "/new", "/reset")
 

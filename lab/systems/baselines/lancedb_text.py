@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from lab.base.regex import regex
 from lab.base.utf16 import WHITESPACE, js_length, js_slice, without_half
 from lab.systems.openclaw.recall.block import CLOSE, OPEN, escape
 
@@ -23,21 +24,21 @@ EMOJIS = 3
 # Only this many units of a message are read for capture.
 READ = 10_000
 _SPACE = f"[{WHITESPACE}]"
-_SPACES = re.compile(f"{_SPACE}+")
+_SPACES = regex(f"{_SPACE}+")
 # JavaScript's dot: neither a line feed nor another line end.
 _ANY = "[^\n\r\u2028\u2029]"
-_EMOJI = re.compile("[\U0001f300-\U0001f9ff]")
-_CJK = re.compile(
+_EMOJI = regex("[\U0001f300-\U0001f9ff]")
+_CJK = regex(
     "[\u2e80-\u2fd5\u3005\u3007\u3021-\u3029\u3038-\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fd-\u30ff"
     "\u31f0-\u31ff\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufad9\uff66-\uff9d\uffa0-\uffdc\U00020000-\U0003ffff]"
 )
 # Lines that the host writes into a prompt for an attached file, and the time it puts before a message.
-_MEDIA = re.compile(r"\[media attached(?: \d+/\d+)?: ")
-_TIME = re.compile(r"\[[A-Za-z]{3} \d{4}-\d{2}-\d{2} \d{2}:\d{2}[^\]]*\] *", re.ASCII)
+_MEDIA = regex(r"\[media attached(?: \d+/\d+)?: ")
+_TIME = regex(r"\[[A-Za-z]{3} \d{4}-\d{2}-\d{2} \d{2}:\d{2}[^\]]*\] *", re.ASCII)
 # Marks of text that the host added. The lab's readers remove the host's blocks, so these are seen rarely.
-_HOST = re.compile("⟦openclaw:ctx⟧[ \t]*$|active-turn-recovery", re.IGNORECASE | re.ASCII | re.MULTILINE)
-_ELAPSED = re.compile(
+_HOST = regex("⟦openclaw:ctx⟧[ \t]*$|active-turn-recovery", re.IGNORECASE | re.ASCII | re.MULTILINE)
+_ELAPSED = regex(
     rf"\[[^\]\n]{{0,300}}?{_SPACE}(?:\+(?:\d+[smhdwy]|just now)\b|[A-Za-z]{{3}}{_SPACE}\d{{4}}-\d{{2}}-\d{{2}})"
     rf"[^\]\n]{{0,200}}\]{_SPACE}",
     re.ASCII,

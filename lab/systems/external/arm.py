@@ -17,6 +17,7 @@ from typing import Any
 from lab.base.code import __version__
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import digest
+from lab.base.regex import regex
 from lab.base.shape import expect
 from lab.embedding.server import EmbeddingServer
 from lab.recordings.model import Memory, Turn
@@ -247,7 +248,7 @@ def _texts(value: Any) -> list[str]:
 
 
 # The last number of a key, and what follows it.
-_NUMBER = re.compile(r"(\d+)(\D*)$", re.ASCII)
+_NUMBER = regex(r"(\d+)(\D*)$", re.ASCII)
 # What a host is given of a memory and of a turn.
 _MEMORY = ("key", "text", "index_text", "created_at", "category", "label", "scope", "trust", "hard_rule")
 _TURN = ("key", "seq", "session", "role", "text", "speaker", "scope", "time_ms")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from lab.base.files import sha256_bytes
+from lab.base.regex import regex
 from lab.systems.openclaw.capture.secrets import holds_secret
 
 VERSION = 1
@@ -35,10 +36,10 @@ OPTIONAL_OPS = ("forget", "observe", "prove")
 UNSUPPORTED = "unsupported"
 # The largest answer in bytes.
 MOST_BYTES = 16_000_000
-_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,60}", re.ASCII)
+_NAME = regex(r"[A-Za-z0-9_.:-]{1,60}", re.ASCII)
 # Ids, reasons, labels, versions and times: without spaces, and short.
-_WORD = re.compile(r"[A-Za-z0-9_.:@/+#=-]{0,100}", re.ASCII)
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD = regex(r"[A-Za-z0-9_.:@/+#=-]{0,100}", re.ASCII)
+_LONE_SURROGATE = regex("[\ud800-\udfff]")
 REQUIRED = object()
 
 
@@ -313,7 +314,7 @@ def _encodable(value: Any) -> Any:
     return [_encodable(element) for element in value] if isinstance(value, list) else value
 
 
-_FAILURE = re.compile(r"(?P<kind>\w+)(?: in (?P<op>\w+))?(?: at (?P<place>.*))?", re.ASCII | re.DOTALL)
+_FAILURE = regex(r"(?P<kind>\w+)(?: in (?P<op>\w+))?(?: at (?P<place>.*))?", re.ASCII | re.DOTALL)
 _ONE_OBJECT = "give nothing but one JSON object as an answer; logs belong on standard error"
 _KEY_ENV = "name the variable with its key under key_env in the arm's file"
 _FIELDS = "compare the answer with the fields in lab/systems/external/protocol.py"

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import without_credentials
+from lab.base.regex import regex
 from lab.base.shape import expect, only_keys
 from lab.embedding.http import is_loopback
 from lab.systems.external.protocol import TIMEOUTS
@@ -32,12 +33,12 @@ KEYS = (
 )
 # Longest time-out in seconds.
 LONGEST = 86_400
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_FLAG = re.compile(
+_VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_FLAG = regex(
     r"--?(?:[\w-]*[-_])?(?:api-?key|key|token|secret|password|passwd)(?:=(?P<value>.+))?", re.IGNORECASE | re.ASCII
 )
 # What stands where a key is required and none is used, or for a variable that the host reads.
-_NO_KEY = re.compile(r"none|null|unused|dummy|\$\{[A-Za-z_][A-Za-z0-9_]*\}", re.IGNORECASE | re.ASCII)
+_NO_KEY = regex(r"none|null|unused|dummy|\$\{[A-Za-z_][A-Za-z0-9_]*\}", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

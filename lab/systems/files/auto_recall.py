@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from lab.base.regex import regex
 from lab.base.token_estimate import tokens
 from lab.base.utf16 import WHITESPACE, js_length
 from lab.recordings.model import Turn
@@ -38,8 +39,8 @@ MOST_RESULTS = 50
 STAGES, OVERFLOW = ("adjusted", "raw"), ("stop", "skip")
 SKIP = (r"^HEARTBEAT_OK\b", r"^NO_REPLY\b", r"^/(?:status|model|reset|new|approve|stop)(?:\s|$)")
 DRAFTS = (r"memory/drafts/", r"memory/draft-.*\.md$")
-_QUOTE = re.compile(r"\[/?auto-recall\]|Source: [\w/.-]+#L\d")
-_BLOCK = re.compile(rf"{re.escape(OPEN)}.*?{re.escape(CLOSE)}\s*", re.DOTALL)
+_QUOTE = regex(r"\[/?auto-recall\]|Source: [\w/.-]+#L\d")
+_BLOCK = regex(rf"{re.escape(OPEN)}.*?{re.escape(CLOSE)}\s*", re.DOTALL)
 _KEYS = (
     *("maxResults", "minScore", "maxTokens", "minChars", "skipPatterns", "draftPatterns", "draftPenalty"),
     *("draftRoles", "min_score_stage", "overflow", "strip_tags", "timeoutMs", "memorySearch", "lab"),

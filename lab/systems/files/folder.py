@@ -5,7 +5,6 @@ A growing file is cut into chunks of whole lines with overlap, as the host's mem
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,13 +12,14 @@ from typing import NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import private_folder
+from lab.base.regex import regex
 from lab.base.utf16 import js_length
 from lab.recordings.model import MUST, Memory, Turn
 
 # The host counts four characters a token, and a CJK character as four characters.
 CHARS_PER_TOKEN, LEAST_CHARS = 4, 32
-_WIDE = re.compile("[\u3000-\u319f\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff01-\uff60]")
-_ENTRY = re.compile(r"- |#{1,6}(?:\s|$)")
+_WIDE = regex("[\u3000-\u319f\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff01-\uff60]")
+_ENTRY = regex(r"- |#{1,6}(?:\s|$)")
 
 
 class Entry(NamedTuple):

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from lab.base.regex import regex
 from lab.base.sqlite import transaction
 from lab.embedding.embedder import QUERY, VectorsOf
 from lab.retrieval.clamp import Clamp
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 # A prompt is searched by this many single words if its words are not all in enough chunks.
 MOST_KEYWORDS = 6
-_WORD = re.compile(r"\w+")
-_ASCII_WORD = re.compile(r"[a-z0-9_]+")
-_IDEOGRAPHS = re.compile("[\u4e00-\u9fff]")
+_WORD = regex(r"\w+")
+_ASCII_WORD = regex(r"[a-z0-9_]+")
+_IDEOGRAPHS = regex("[\u4e00-\u9fff]")
 _STOP = frozenset(ENGLISH)
 
 

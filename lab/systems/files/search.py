@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.base.regex import regex
 from lab.retrieval.faults import NO_FAULTS, NO_VECTOR, Faults
 from lab.systems.files.index import FileIndex, Indexed, keywords, match_of, query_words
 from lab.systems.files.settings import Settings
@@ -19,7 +19,7 @@ MOST_CANDIDATES, CANDIDATES_PER_RESULT = 200, 4
 # Parts of the word score beside BM25: share of the query's words, their density, a word in the path, length.
 COVERED, DENSE, IN_PATH, LONG, LONG_CHARS = 0.45, 0.2, 0.18, 0.18, 160
 DAY_MS = 86_400_000
-_DATED = re.compile(r"(?:^|/)memory/(?:[^/]+/)*(\d{4})-(\d{2})-(\d{2})(?:-[^/]+)?\.md")
+_DATED = regex(r"(?:^|/)memory/(?:[^/]+/)*(\d{4})-(\d{2})-(\d{2})(?:-[^/]+)?\.md")
 
 
 class Hit(NamedTuple):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from lab.base.regex import regex
 from lab.base.times import LAST_MS
 from lab.recordings.model import TIER_OF
 from lab.retrieval.sentence_words import one_line
@@ -17,9 +17,7 @@ MINUTE_MS = 60_000
 LEVELS = {"must": 0, "nice": 1, "unknown": 2, "ignore": 3}
 _LABEL_OF = {tier: label for label, tier in TIER_OF.items()}
 _TIME = r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}Z"
-_LINE = re.compile(
-    rf"(?P<at>{_TIME}) \[(?P<level>\w+)(?:, due (?P<due>{_TIME}))?\] (?P<text>.+) \((?P<sources>[^()]+)\)"
-)
+_LINE = regex(rf"(?P<at>{_TIME}) \[(?P<level>\w+)(?:, due (?P<due>{_TIME}))?\] (?P<text>.+) \((?P<sources>[^()]+)\)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Signs that would end a source, besides white space, and the sign that escapes them.
 _ENDS = "%()"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from lab.base.regex import regex
 from lab.base.utf16 import js_slice
 from lab.recordings.model import Turn
 from lab.retrieval.retrievers import StoreRetriever
@@ -28,7 +29,7 @@ from lab.systems.openclaw.memory import Listing, label_of_score, normal_row
 from lab.systems.openclaw.near_duplicate import is_near_duplicate, is_near_duplicate_cjk
 
 _CLOSING = "</relevant-memories>"
-_LAST_END = re.compile(r".*(?:\n|[.!?](?=\s)|[。！？])", re.DOTALL)
+_LAST_END = regex(r".*(?:\n|[.!?](?=\s)|[。！？])", re.DOTALL)
 
 
 def cut_whole(text: str, units: int) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TypeAlias
 
+from lab.base.regex import regex
 from lab.base.utf16 import LONE_SURROGATE, WHITESPACE
 
 # A value that JSON can hold.
 Json: TypeAlias = "str | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 _MICRO = Decimal("0.000001")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DECIMAL = regex(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _RADIX = {"0x": 16, "0o": 8, "0b": 2}
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL, IGNORE, LABELS, MUST, NICE, UNKNOWN, Memory
 from lab.retrieval.collation import id_order
@@ -31,14 +32,14 @@ _ALIASES = {
     "low": IGNORE,
     "trivial": IGNORE,
 }
-_SPACES = re.compile(f"[{WHITESPACE}-]+")
+_SPACES = regex(f"[{WHITESPACE}-]+")
 # The project's own namespace: a key has the same id in every run and on every machine.
 _NAMESPACE = uuid.UUID("6f1b6a5e-9f0b-5a39-8f39-3a1c7f7c2d10")
-_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_UUID = regex(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 # The tag of a hard rule, as people write it. Code is skipped, because it quotes tags without meaning them.
-_HARD_TAG = re.compile(r"\[(?:HARD|ALWAYS[_ -]?PIN)\]", re.IGNORECASE)
-_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
-_INLINE_CODE = re.compile(r"`[^`\n]*`")
+_HARD_TAG = regex(r"\[(?:HARD|ALWAYS[_ -]?PIN)\]", re.IGNORECASE)
+_FENCE = regex(r"[ \t]*(?:```|~~~)")
+_INLINE_CODE = regex(r"`[^`\n]*`")
 
 
 # Cached because a replay needs each id several times.

@@ -5,21 +5,21 @@ Memories are compared with each other and with the Working Set under E-59, and w
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.base.utf16 import js_length
 
-CJK_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af]+")
+CJK_RUN = regex("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af]+")
 # Minimum word overlap of duplicates, and minimum length in UTF-16 units of a text contained in its duplicate (E-59).
 LIKENESS, CONTAINED = 0.8, 12
-_TAG = re.compile(r"<[^>]*>")
+_TAG = regex(r"<[^>]*>")
 # Letters and digits of any script: word characters without the underscore.
-_WORD = re.compile(r"[^\W_]+")
+_WORD = regex(r"[^\W_]+")
 
 
 class Normal(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import struct
 import uuid
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lab.base.formatting import folded
+from lab.base.regex import regex
 from lab.recordings.model import IGNORE, MUST, NICE, Memory
 
 CORE, WORKING, PERIPHERAL = "core", "working", "peripheral"
@@ -127,7 +127,7 @@ _KIND_OF = {"decision": "project_state", "todo": "project_state", "other": "fact
 _IMPORTANCE_OF = {MUST: 0.8, NICE: 0.5, IGNORE: 0.3}
 # The project's own namespace of document ids.
 _NAMESPACE = uuid.UUID("c2a5b9d1-4a0f-5c53-9a56-0f4c6f0f8c77")
-_SENTENCE_END = re.compile(r"\.(?= )|。")
+_SENTENCE_END = regex(r"\.(?= )|。")
 
 
 def put_defaults(kind: str) -> Defaults:

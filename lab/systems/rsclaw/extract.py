@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json_lines
 from lab.base.formatting import choices, folded
+from lab.base.regex import regex
 from lab.base.shape import expect, field, only_keys, optional
 from lab.systems.rsclaw.document import KINDS
 
@@ -75,9 +76,9 @@ _KINDS = (
 # Words of a weak claim: what someone is at present is mostly no lasting fact.
 _WEAK = _words(r"i am|i['’]m", "我是|我的")
 _DOUBT = _words(r"if|would|could|maybe|perhaps|wonder", "如果|要是|也许|可能|会不会")
-_QUESTION = re.compile(r"[?？]\s*$|[吗嗎呢]\s*$")
-_SENTENCES = re.compile(r"(?<=[。！？!?])|(?<=\.)\s+|\n+")
-_IDENTIFIERS = re.compile(
+_QUESTION = regex(r"[?？]\s*$|[吗嗎呢]\s*$")
+_SENTENCES = regex(r"(?<=[。！？!?])|(?<=\.)\s+|\n+")
+_IDENTIFIERS = regex(
     r"[\w.+-]+@[\w-]+\.[\w.-]*\w"  # an e-mail address
     r"|(?<![\d.])\+\d{1,3}[ -]?\d(?:[ -]?\d){6,12}(?!\d)"  # an international telephone number
     r"|(?<!\d)(?:1[3-9]\d{9}|09\d{2}-?\d{3}-?\d{3})(?!\d)"  # a mobile number of China or Taiwan

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from lab.base.formatting import folded
+from lab.base.regex import regex
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Turn
 from lab.systems.contract import NOTHING, Stored, Writes
@@ -43,7 +44,7 @@ from lab.systems.rsclaw.store import Documents, Draft
 
 INTERNAL = ("heartbeat", "cron", "system")
 CHAT = "chat"
-_PARTS = re.compile(r"[:/]")
+_PARTS = regex(r"[:/]")
 
 
 def default_scope(agent: str, channel: str) -> str:
@@ -64,7 +65,7 @@ Action = Literal["add", "search", "compact", "delete", "pin", "unpin"]
 TOP_K, MOST_TOP_K = 5, 25
 # The longest summary of a session, in characters.
 SUMMARY = 1200
-_COMMAND = re.compile(r"/(remember|recall)\s+(\S.*)|/(compact)", re.IGNORECASE | re.DOTALL)
+_COMMAND = regex(r"/(remember|recall)\s+(\S.*)|/(compact)", re.IGNORECASE | re.DOTALL)
 _ACTIONS: dict[str, Action] = {
     "memory_add": "add",
     "memory_store": "add",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.base.utf16 import WHITESPACE, js_length
 from lab.recordings.cleaning import clean_user_text
 from lab.systems.openclaw.capture.secrets import holds_secret, secret_spans
@@ -16,13 +17,13 @@ from lab.systems.openclaw.recall.scope import find_tag, strip_decorations
 
 MAX_CANDIDATES, MIN_CHARS = 16, 12
 _SPACE = f"[{WHITESPACE}]"
-_SPACES = re.compile(f"{_SPACE}+")
-_LINE_BREAK = re.compile(r"\r?\n")
-_AFTER_SENTENCE = re.compile(rf"(?<=[.!?。！？]){_SPACE}+")
+_SPACES = regex(f"{_SPACE}+")
+_LINE_BREAK = regex(r"\r?\n")
+_AFTER_SENTENCE = regex(rf"(?<=[.!?。！？]){_SPACE}+")
 # Chinese sentences follow each other without a space; closing marks belong to the sentence before.
 _CLOSING = "」』”’）】》〉\"'"
-_AFTER_CHINESE = re.compile(rf"(?:(?<=[。！？])|(?<=[。！？][{_CLOSING}]))(?=[^{WHITESPACE}。！？!?.…{_CLOSING}])")
-_SLASH_COMMAND = re.compile(r"/[A-Za-z0-9_-]")
+_AFTER_CHINESE = regex(rf"(?:(?<=[。！？])|(?<=[。！？][{_CLOSING}]))(?=[^{WHITESPACE}。！？!?.…{_CLOSING}])")
+_SLASH_COMMAND = regex(r"/[A-Za-z0-9_-]")
 
 
 def split_lines(text: str) -> list[str]:
@@ -97,11 +98,11 @@ IMPORTANCE = {"preference": 0.78, "decision": 0.88, "todo": 0.7}
 # Word boundaries apply to English only: the public plugin also puts them around Chinese words, where they almost never
 # match.
 _PATTERNS = {
-    kind: re.compile(rf"\b(?:{english})\b|{chinese}", re.IGNORECASE | re.ASCII)
+    kind: regex(rf"\b(?:{english})\b|{chinese}", re.IGNORECASE | re.ASCII)
     for kind, (english, chinese) in _WORDS.items()
 }
 _BOUNDED = {
-    kind: re.compile(rf"\b(?:{english}|{chinese})\b", re.IGNORECASE | re.ASCII)
+    kind: regex(rf"\b(?:{english}|{chinese})\b", re.IGNORECASE | re.ASCII)
     for kind, (english, chinese) in _WORDS.items()
 }
 
@@ -122,11 +123,11 @@ def allowed_categories(*, preference: bool, decision: bool, todo: bool) -> tuple
     return tuple(kind for kind in IMPORTANCE if switches[kind])
 
 
-_COMMENT = re.compile(rf"<!--{_SPACE}*openclaw-mem-engine:autoRecall.*?-->", re.IGNORECASE | re.ASCII | re.DOTALL)
-_CUT_COMMENT = re.compile(rf"<!--{_SPACE}*openclaw-mem-engine:autoRecall[^\n]*", re.IGNORECASE | re.ASCII)
-_BLOCK = re.compile(r"<relevant-memories>.*?</relevant-memories>", re.IGNORECASE | re.ASCII | re.DOTALL)
-_TAG = re.compile(r"<(/?)relevant-memories>", re.IGNORECASE | re.ASCII)
-_FENCE = re.compile(r"[ \t]*(?:>[ \t]*)*(`{3,}|~{3,})(.*)")
+_COMMENT = regex(rf"<!--{_SPACE}*openclaw-mem-engine:autoRecall.*?-->", re.IGNORECASE | re.ASCII | re.DOTALL)
+_CUT_COMMENT = regex(rf"<!--{_SPACE}*openclaw-mem-engine:autoRecall[^\n]*", re.IGNORECASE | re.ASCII)
+_BLOCK = regex(r"<relevant-memories>.*?</relevant-memories>", re.IGNORECASE | re.ASCII | re.DOTALL)
+_TAG = regex(r"<(/?)relevant-memories>", re.IGNORECASE | re.ASCII)
+_FENCE = regex(r"[ \t]*(?:>[ \t]*)*(`{3,}|~{3,})(.*)")
 
 
 def strip_injected(text: str) -> str:
@@ -186,12 +187,12 @@ def _without_blocks(text: str) -> str:
     return " ".join(kept)
 
 
-_TOOL_WORDS = re.compile(
+_TOOL_WORDS = regex(
     rf"\b(?:stdout|stderr|exit[{WHITESPACE}]*code|traceback|stack[{WHITESPACE}]*trace"
     rf"|tool[_{WHITESPACE}-]?(?:call|result)|command output)\b",
     re.IGNORECASE | re.ASCII,
 )
-_TOOL_KEY = re.compile(r'"(?:stdout|stderr|exitCode|command|tool)"', re.IGNORECASE | re.ASCII)
+_TOOL_KEY = regex(r'"(?:stdout|stderr|exitCode|command|tool)"', re.IGNORECASE | re.ASCII)
 
 
 def is_tool_like(text: str) -> bool:
@@ -204,9 +205,7 @@ def is_tool_like(text: str) -> bool:
     return _TOOL_WORDS.search(text) is not None
 
 
-_TAGS = re.compile(
-    rf"(?:\[(?:ISO|SCOPE)[{WHITESPACE}]*:[{WHITESPACE}]*[^\]]*\][{WHITESPACE}]*)+", re.IGNORECASE | re.ASCII
-)
+_TAGS = regex(rf"(?:\[(?:ISO|SCOPE)[{WHITESPACE}]*:[{WHITESPACE}]*[^\]]*\][{WHITESPACE}]*)+", re.IGNORECASE | re.ASCII)
 
 
 class Span(NamedTuple):

@@ -12,6 +12,8 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+from lab.base.regex import regex
+
 # A string of letters and digits counts from this length on; one of all three kinds, or with signs, earlier.
 MIN_LENGTH, MIN_MIXED, MIN_PASSWORD = 20, 16, 12
 # Bits per character of Shannon entropy, as a share of what its length allows.
@@ -21,26 +23,26 @@ MIN_ENTROPY = 0.62
 MAX_LIKENESS, MAX_WITH_SIGNS, MAX_OF_PARTS, MAX_OF_ONE_KIND, PART = -0.1, 0.5, -0.6, -1.0, 16
 # A change between letters and digits, and a capital after a small letter, are rarer in words than in random strings.
 CHANGE, CAPITAL = -1.5, -0.5
-_STRING = re.compile(rf"[A-Za-z0-9+/_=.~-]{{{MIN_MIXED},}}", re.ASCII)
-_PASSWORD = re.compile(rf"(?<![!-~])[!-~]{{{MIN_PASSWORD},64}}(?![!-~])", re.ASCII)
-_DATA = re.compile(r"\bdata:[^,\s]{1,99},[A-Za-z0-9+/=%]+", re.ASCII)
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'`）」]+|\bwww\.[^\s<>\"'`）」]+", re.IGNORECASE | re.ASCII)
-_UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE | re.ASCII)
+_STRING = regex(rf"[A-Za-z0-9+/_=.~-]{{{MIN_MIXED},}}", re.ASCII)
+_PASSWORD = regex(rf"(?<![!-~])[!-~]{{{MIN_PASSWORD},64}}(?![!-~])", re.ASCII)
+_DATA = regex(r"\bdata:[^,\s]{1,99},[A-Za-z0-9+/=%]+", re.ASCII)
+_URL = regex(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'`）」]+|\bwww\.[^\s<>\"'`）」]+", re.IGNORECASE | re.ASCII)
+_UUID = regex(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE | re.ASCII)
 # A digest by its name, or what "commit" and the like name.
-_DIGEST = re.compile(
+_DIGEST = regex(
     r"\bsha(?:1|224|256|384|512)?[-:.][A-Za-z0-9+/]{7,90}={0,2}"
     r"|\b(?:commit|revision|rev|checksum|digest|md5|build|patch)[\s:=#@`'\"(]{1,3}[0-9a-f]{7,64}\b",
     re.IGNORECASE | re.ASCII,
 )
 # The end of the name of a file.
-_EXTENSION = re.compile(r"[A-Za-z0-9]\.[a-z]{2,5}[0-9]?$", re.ASCII)
-_HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+", re.ASCII)
+_EXTENSION = regex(r"[A-Za-z0-9]\.[a-z]{2,5}[0-9]?$", re.ASCII)
+_HEX = regex(r"[0-9a-f]+|[0-9A-F]+", re.ASCII)
 # Lengths of the identifiers and digests that people write down: object ids, MD5, SHA-1, and SHA-2.
 _DIGESTS = frozenset({24, 32, 40, 56, 64, 96, 128})
-_SEPARATORS = re.compile("[/._=+~-]")
-_BASE64 = re.compile(r"[A-Za-z0-9]+(?:[+/][A-Za-z0-9]*)+", re.ASCII)
-_KINDS = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
-_SIGN = re.compile("[!@#$%^&*?~|]")
+_SEPARATORS = regex("[/._=+~-]")
+_BASE64 = regex(r"[A-Za-z0-9]+(?:[+/][A-Za-z0-9]*)+", re.ASCII)
+_KINDS = (regex("[a-z]"), regex("[A-Z]"), regex("[0-9]"))
+_SIGN = regex("[!@#$%^&*?~|]")
 # How much likelier a letter (column, a to z) follows another (row) in words than in random strings: 6 is as likely,
 # each step is a factor of 2. Counted over the distinct words of this project's pages and code.
 _FOLLOWS = (

@@ -10,47 +10,48 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lab.base.regex import regex
 from lab.base.utf16 import WHITESPACE
 from lab.systems.openclaw.capture.entropy import decoded, random_strings
 
 _SPACE = f"[{WHITESPACE}]"
-_PRIVATE_TAG = re.compile(r"\[(?:SECRET|PRIVATE|NOEXPORT|NOMEM)\]", re.IGNORECASE | re.ASCII)
+_PRIVATE_TAG = regex(r"\[(?:SECRET|PRIVATE|NOEXPORT|NOMEM)\]", re.IGNORECASE | re.ASCII)
 _KEY = rf"(?:RSA|EC|DSA|OPENSSH|PGP)?{_SPACE}*PRIVATE KEY"
 _FLAGS = re.IGNORECASE | re.ASCII
 # The families of the plugin (E-35).
 _FAMILIES = (
-    re.compile(rf"-----BEGIN {_KEY}-----", _FLAGS),
-    re.compile(
+    regex(rf"-----BEGIN {_KEY}-----", _FLAGS),
+    regex(
         r"\b(?:api[_-]?key|(?:access|refresh)[_-]?token|password|passwd|pwd|secret)\b"
         rf"{_SPACE}*[:=]{_SPACE}*[^{WHITESPACE}]",
         _FLAGS,
     ),
-    re.compile(
+    regex(
         r"\b(?:sk-[A-Za-z0-9]{20,}|sk-proj-[A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}"
         r"|github_pat_[A-Za-z0-9_]{20,}|xox[baprs]-[A-Za-z0-9-]{10,})\b",
         re.ASCII,
     ),
-    re.compile(
+    regex(
         rf"\b(?:aws[_-]?secret[_-]?access[_-]?key\b{_SPACE}*[:=]{_SPACE}*[A-Za-z0-9/+=]{{20,}}"
         rf"|authorization:{_SPACE}*bearer{_SPACE}+[A-Za-z0-9._=-]{{16,}})\b",
         _FLAGS,
     ),
-    re.compile(rf"\bBearer{_SPACE}+[A-Za-z0-9._=-]{{24,}}\b", re.ASCII),
+    regex(rf"\bBearer{_SPACE}+[A-Za-z0-9._=-]{{24,}}\b", re.ASCII),
 )
 # Forms of the same families that the plugin does not know: blocks, quotes, and tokens with more behind them.
 _LOOSER = (
-    re.compile("-----BEGIN PGP PRIVATE KEY BLOCK-----", _FLAGS),
-    re.compile(
+    regex("-----BEGIN PGP PRIVATE KEY BLOCK-----", _FLAGS),
+    regex(
         r"\b(?:sk-(?:[A-Za-z0-9]{20}|proj-[A-Za-z0-9_-]{16})|gh[pousr]_[A-Za-z0-9]{20}|github_pat_[A-Za-z0-9_]{20}"
         r"|xox[baprs]-[A-Za-z0-9-]{10})",
         re.ASCII,
     ),
-    re.compile(
+    regex(
         rf"\b(?:aws[_-]?secret[_-]?access[_-]?key\b{_SPACE}*[:=]{_SPACE}*[\"']?[A-Za-z0-9/+=]{{20}}"
         rf"|authorization{_SPACE}*:{_SPACE}*bearer{_SPACE}+[A-Za-z0-9._~+/=-]{{16}})",
         _FLAGS,
     ),
-    re.compile(rf"\bBearer{_SPACE}+[A-Za-z0-9._~+/=-]{{24}}", re.ASCII),
+    regex(rf"\bBearer{_SPACE}+[A-Za-z0-9._~+/=-]{{24}}", re.ASCII),
 )
 
 
@@ -90,51 +91,49 @@ _HAN_CODE = (
     "|提款碼|PIN ?碼|卡[^。，,\n]{0,6}末三碼|卡[^。，,\n]{0,6}末三码|背面三碼)"
 )
 # A number of something, of a time, or of a place is no code.
-_NOT_BEFORE = re.compile(
+_NOT_BEFORE = regex(
     r"\b(?:in|by|since|until|till|at|before|after|on|per|every|port|year|page|room|version|issue|ticket|line|about"
     r"|than|over|least|most|error|http|within|for|from|between|under)\W{0,3}$|[第每約约過过超滿满近]\W{0,2}$",
     _FLAGS,
 )
-_NOT_AFTER = re.compile(
+_NOT_AFTER = regex(
     rf"{_S}*(?:days?|hours?|minutes?|mins?|seconds?|secs?|weeks?|months?|years?|times?|users?|people|digits?|characters?"
     r"|chars?|bits?|tokens?|attempts?|years?|doors?|[ap]m\b|[年月日天次個个位碼码字人分秒小時时週周種种組组台筆笔])",
     _FLAGS,
 )
-_DATE = re.compile(r"(?:19|20)\d\d[ .–-]\d{1,2}[ .–-]\d{1,2}|\d{1,2}[ .–-]\d{1,2}[ .–-](?:19|20)\d\d")
+_DATE = regex(r"(?:19|20)\d\d[ .–-]\d{1,2}[ .–-]\d{1,2}|\d{1,2}[ .–-]\d{1,2}[ .–-](?:19|20)\d\d")
 _NAMED = (
-    re.compile(rf"{_CODE}[^.!?;\n。；0-9]{{0,40}}?(?P<digits>{_DIGITS})", _FLAGS),
-    re.compile(rf"{_HAN_CODE}[^.!?;\n。；0-9]{{0,12}}?(?P<digits>{_DIGITS})", re.ASCII),
-    re.compile(
+    regex(rf"{_CODE}[^.!?;\n。；0-9]{{0,40}}?(?P<digits>{_DIGITS})", _FLAGS),
+    regex(rf"{_HAN_CODE}[^.!?;\n。；0-9]{{0,12}}?(?P<digits>{_DIGITS})", re.ASCII),
+    regex(
         rf"(?P<digits>{_DIGITS}){_S}{{1,2}}(?:is|opens|unlocks|disarms|works{_S}for){_S}{{1,2}}(?:(?:the|my|our|her|his|their)"
         rf"{_S}{{1,2}})?(?:[\w-]{{1,20}}{_S}{{1,2}}){{0,2}}?(?:{_PLACE}\b|(?:pin|combination|passcode)\b)",
         _FLAGS,
     ),
 )
-_WRITTEN_OUT = re.compile(
-    rf"(?:{_HAN_CODE}|\b(?:OTP|PIN|CVV|CVC)\b)[^。；;！!？?\n]{{0,10}}?{_NUMERALS}", re.IGNORECASE
-)
+_WRITTEN_OUT = regex(rf"(?:{_HAN_CODE}|\b(?:OTP|PIN|CVV|CVC)\b)[^。；;！!？?\n]{{0,10}}?{_NUMERALS}", re.IGNORECASE)
 _NUMBER_WORD = "(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple)"
-_SPELLED = re.compile(rf"{_CODE}[^.!?;\n0-9]{{0,30}}?\b(?:{_NUMBER_WORD}[ ,-]{{1,3}}){{3,11}}{_NUMBER_WORD}\b", _FLAGS)
+_SPELLED = regex(rf"{_CODE}[^.!?;\n0-9]{{0,30}}?\b(?:{_NUMBER_WORD}[ ,-]{{1,3}}){{3,11}}{_NUMBER_WORD}\b", _FLAGS)
 # The turns of a dial.
 _TURN = rf"(?:left|right|clockwise|anti-?clockwise|L|R){_S}?\d{{1,2}}"
 _HAN_TURN = rf"[左右][轉转]?{_S}?\d{{1,2}}"
-_TURNS = re.compile(
+_TURNS = regex(
     rf"\b{_TURN}(?:[ ,;/–-]{{1,3}}(?:then{_S}|and{_S})?{_TURN}){{2,6}}"
     rf"|{_HAN_TURN}(?:[ ，,、]{{0,2}}{_HAN_TURN}){{2,6}}",
     re.IGNORECASE,
 )
 # A part of a token, named as a part.
-_HALF = re.compile(
+_HALF = regex(
     rf"(?:前半|後半|后半|前段|後段|后段|上半|下半|\b(?:first|second|other|last){_S}(?:half|part)\b|\bthe{_S}rest(?:{_S}of{_S}(?:it|the{_S}\w+))?\b)"
     rf"[^.!?;\n。；]{{0,10}}?(?:是|為|为|{_S}is|{_S}|[:：=]){_S}{{0,3}}[\"'`「]?(?P<half>[\w+/=.~-]{{8,200}})",
     _FLAGS,
 )
-_LICENCE = re.compile(r"(?<![\w-])(?:[A-Z]{2,7}-)?[A-Z0-9]{4,7}(?:-[A-Z0-9]{4,7}){3,}(?![\w-])", re.ASCII)
-_CARD = re.compile(r"(?<![\w.+/-])[3-6]\d{3}([ -]?)\d{4}\1\d{4}\1\d{1,7}(?![\w/-])", re.ASCII)
-_CARD_NUMBER = re.compile(
+_LICENCE = regex(r"(?<![\w-])(?:[A-Z]{2,7}-)?[A-Z0-9]{4,7}(?:-[A-Z0-9]{4,7}){3,}(?![\w-])", re.ASCII)
+_CARD = regex(r"(?<![\w.+/-])[3-6]\d{3}([ -]?)\d{4}\1\d{4}\1\d{1,7}(?![\w/-])", re.ASCII)
+_CARD_NUMBER = regex(
     rf"(?:卡號|卡号|\bcard{_S}(?:number|no\.?|#))[^\d\n。.]{{0,8}}(?:\d{{4}}[ -]?){{2,}}\d{{0,4}}", _FLAGS
 )
-_WORDS = re.compile(
+_WORDS = regex(
     r"(?:\b(?:seed|recovery|mnemonic|backup)[ _-]?(?:phrase|words?)\b|助記詞|助记词)[^\n]{0,30}?"
     r"(?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8}",
     _FLAGS,
@@ -177,7 +176,7 @@ def _has_letters_and_digits(part: str) -> bool:
 
 _Q = "[\"'`「『“‘]"
 # Tokens by the form of their provider.
-_PROVIDERS = re.compile(
+_PROVIDERS = regex(
     r"(?<![A-Za-z0-9_])(?:"
     r"sk-(?:ant|proj|svcacct|admin|or|lf)-[A-Za-z0-9_-]{16,}|[srp]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,}"
     r"|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}|GOCSPX-[A-Za-z0-9_-]{16,}|1//0[A-Za-z0-9_-]{20,}"
@@ -193,7 +192,7 @@ _PROVIDERS = re.compile(
     r")",
     re.ASCII,
 )
-_KEY_BLOCK = re.compile(
+_KEY_BLOCK = regex(
     r"-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----(?:(?:(?!-----BEGIN).)*?-----END [A-Z ]*-----|[A-Za-z0-9+/=\s]*)"
     r"|-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|PuTTY-User-Key-File-[23]:",
     re.IGNORECASE | re.ASCII | re.DOTALL,
@@ -205,17 +204,17 @@ _PLACEHOLDER = (
 _WORD = f"[^{WHITESPACE}\"'`「」『』”’]"
 # Addresses that carry a password or a token.
 _IN_ADDRESS = (
-    re.compile(
+    regex(
         rf"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{{1,20}}://[^{WHITESPACE}/:@]{{0,200}}:{_PLACEHOLDER}[^{WHITESPACE}/@]{{1,200}}@",
         _FLAGS,
     ),
-    re.compile(
+    regex(
         r"[?&](?:[a-z_-]{0,30}token|api[_-]?key|key|sig|signature|x-amz-signature|secret|password|passwd|pwd|auth)="
         rf"{_PLACEHOLDER}[^{WHITESPACE}&#]{{6,}}",
         _FLAGS,
     ),
-    re.compile(r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}", _FLAGS),
-    re.compile(r"discord(?:app)?\.com/api/webhooks/[0-9]+/[A-Za-z0-9_-]{20,}", _FLAGS),
+    regex(r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}", _FLAGS),
+    regex(r"discord(?:app)?\.com/api/webhooks/[0-9]+/[A-Za-z0-9_-]{20,}", _FLAGS),
 )
 _NAME = (
     r"(?:pass[ _-]?(?:word|wd|phrase|code|key)|pwd|pw|secret(?:[ _-]?(?:access[ _-]?)?(?:key|token))?"
@@ -233,7 +232,7 @@ _HAN = (
 # Names of something about a secret, such as where it is.
 _ABOUT = r"(?![_.-]?(?:file|path|dir|url|name|hash|policy|length|ttl|expiry|field|column|type|version|count|limit)s?\b)"
 # An assignment in code, configuration or a sentence: the name may be part of a longer one, and quoted.
-_ASSIGNED = re.compile(
+_ASSIGNED = regex(
     rf"(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z]))){_NAME}s?{_ABOUT}(?:[_.-][A-Za-z0-9]{{1,40}}){{0,3}}[\"'`\]）)」』*]{{0,4}}"
     rf"{_S}{{0,20}}(?::=|=>|->|==|[:=：＝])[>:=]?{_S}{{0,20}}{_Q}{{0,3}}{_PLACEHOLDER}(?P<value>[^{WHITESPACE}\"'`」』,;，；。]+)",
     _FLAGS,
@@ -242,76 +241,74 @@ _COPULA = (
     "(?:is|was|are|be|becomes?|equals|reads|remains?|stays?|will be|should be|must be|to|as|into)"
     rf"(?:{_S}+(?:now|still|always|be|simply|just|currently|set to|called))?"
 )
-_SENTENCE = re.compile(
+_SENTENCE = regex(
     rf"\b{_NAME}s?\b[\"'`*]{{0,3}}(?:{_S}{{1,3}}(?:for|of|to|on|in|at|from)(?:{_S}{{1,3}}[\w.@/-]{{1,40}}){{1,4}}?)?"
     rf"{_S}{{1,3}}{_COPULA}{_S}{{1,3}}(?P<quote>{_Q}?)(?P<value>{_WORD}{{1,200}})",
     _FLAGS,
 )
-_NEXT_TO = re.compile(
+_NEXT_TO = regex(
     rf"\b{_NAME}\b[\"'`*]{{0,3}}{_S}{{1,3}}(?P<quote>{_Q}?)(?P<value>{_WORD}{{1,200}})"
     rf"|{_HAN}(?:[（(][^（）()\n]{{1,12}}[）)])?{_S}{{0,3}}(?P<han>[!-~]{{4,200}})",
     _FLAGS,
 )
-_BEFORE_NAME = re.compile(
+_BEFORE_NAME = regex(
     rf"(?<!{_WORD})(?P<value>{_WORD}{{4,200}})[\"'`」』]?{_S}{{1,3}}(?:as|is|was|for|becomes){_S}{{1,3}}"
     rf"(?:the|my|our|your|his|her|their|a|new|an){_S}{{1,3}}(?:[\w-]{{1,40}}{_S}{{1,3}}){{0,2}}?{_NAME}\b",
     _FLAGS,
 )
-_FLAG = re.compile(
+_FLAG = regex(
     rf"(?:--[a-z-]{{0,30}}(?:password|passwd|token|secret|api-?key|access-?key)(?:=|{_S}{{1,3}})|\bsshpass{_S}+-p{_S}*"
     rf"|\b(?:curl|wget|http)\b[^\n]{{0,200}}?{_S}(?:-u|--user){_S}+[^{WHITESPACE}:]{{1,100}}:"
     rf"|\bmysql\b[^\n]{{0,200}}?{_S}-p|\bidentified by{_S}+){_Q}?{_PLACEHOLDER}(?P<value>[^{WHITESPACE}\"'`]{{3,}})",
     _FLAGS,
 )
-_BASIC = re.compile(
+_BASIC = regex(
     rf"\bauthorization[\"']?{_S}*[:=]{_S}*[\"']?(?:basic|token|digest|apikey|bearer){_S}+[A-Za-z0-9._~+/=-]{{8,}}",
     _FLAGS,
 )
-_BARE_BASIC = re.compile(rf"\bBasic{_S}+(?P<value>[A-Za-z0-9+/]{{12,}}={{0,2}})", re.ASCII)
-_HAN_ASSIGNED = re.compile(
+_BARE_BASIC = regex(rf"\bBasic{_S}+(?P<value>[A-Za-z0-9+/]{{12,}}={{0,2}})", re.ASCII)
+_HAN_ASSIGNED = regex(
     rf"{_HAN}[^。！？!?\n:=：＝]{{0,12}}?{_S}{{0,3}}(?:[:：=＝]|->|→){_S}{{0,20}}(?P<value>[^{WHITESPACE}，。；、]+)",
     re.IGNORECASE,
 )
-_HAN_SENTENCE = re.compile(
+_HAN_SENTENCE = regex(
     rf"(?:{_HAN}|\b{_NAME})[^。！？!?\n]{{0,14}}?(?:是|為|为|叫做|叫|設為|设为|設成|设成|設定為|改為|改为|改成|換成|换成|用|填|輸入|输入"
     rf"|就|給你|给你){_S}{{0,3}}(?:(?P<quote>{_Q})(?P<quoted>[^「」『』\"'`”’\n]{{2,64}})[」』\"'`”’]|(?P<value>[!-~]{{4,200}}))",
     _FLAGS,
 )
 # Something of the person or thing that a password belongs to, such as the order of the customer who lost it.
-_OTHER_THING = re.compile(
+_OTHER_THING = regex(
     "那位|這位|这位|的人|訂單|订单|單號|单号|編號|编号|案號|型號|序號|頁面|页面|網址|欄位|字段|長度|长度|規則|规则"
 )
 # A password of Chinese and other characters.
-_HAN_MIXED = re.compile(
+_HAN_MIXED = regex(
     rf"{_HAN}[^。！？!?\n]{{0,8}}?[{WHITESPACE}:：=「『]{{1,3}}(?P<value>(?=[^{WHITESPACE}]{{0,40}}[A-Za-z])[!-~]{{1,40}}"
     rf"[一-鿿]{{1,20}}[!-~]{{0,40}}[0-9!@#$%^&*~])(?![^{WHITESPACE}。，、；」』])"
 )
-_HAN_SHORT = re.compile(rf"(?<![一-鿿])密[:：]{_S}{{0,3}}(?P<value>[!-~]{{4,200}})")
-_LOGIN = re.compile(
+_HAN_SHORT = regex(rf"(?<![一-鿿])密[:：]{_S}{{0,3}}(?P<value>[!-~]{{4,200}})")
+_LOGIN = regex(
     rf"\b(?:log(?:ged|ging)?{_S}?(?:in|on)|sign(?:ed|ing)?{_S}?(?:in|on)|login|unlocks?|authenticate|connect)\b[^.!?;\n]{{0,60}}?"
     rf"{_S}(?:with|using){_S}(?:the{_S}|my{_S}|our{_S})?{_Q}?(?P<value>{_WORD}{{8,200}})|登入[^。！？!?\n]{{0,12}}?用{_S}?(?P<han>[!-~]{{8,200}})",
     _FLAGS,
 )
-_PASS = re.compile(
-    rf"(?:^|[_,/{WHITESPACE}-])pass{_S}{{0,2}}[:=]{_S}{{0,3}}(?P<value>[^{WHITESPACE},;]{{4,200}})", _FLAGS
-)
-_HAN_BEFORE = re.compile(
+_PASS = regex(rf"(?:^|[_,/{WHITESPACE}-])pass{_S}{{0,2}}[:=]{_S}{{0,3}}(?P<value>[^{WHITESPACE},;]{{4,200}})", _FLAGS)
+_HAN_BEFORE = regex(
     rf"(?<![!-~])(?P<value>[!-~]{{4,200}}){_S}{{0,3}}(?:是|當作|当作|作為|作为|當|当|設為|做為)"
     rf"{_S}{{0,3}}[^。！？!?\n]{{0,10}}?{_HAN}"
 )
-_JOIN = re.compile(
+_JOIN = regex(
     r"(?P<left>[A-Za-z0-9+/_=.~:-])[\"'`]?[ \t]{0,20}(?:\\|\+|\.)?[ \t]{0,20}\r?\n"
     r"[ \t>*+]{0,40}[\"'`]?(?=[A-Za-z0-9+/_=.~-])"
 )
 _TRAILING = ".,;:!?)]}>\"'`。，；：！？）」』…"
 # What follows "the password is" in sentences that tell no password.
-_PLAIN = re.compile(
+_PLAIN = regex(
     r"v?[0-9]+(?:\.[0-9]+)*[a-z]{0,2}|[0-9]+-(?:char|digit|day|bit|hour|minute|word|letter)[a-z]*"
     r"|(?:md5|sha|bcrypt|argon|base|aes|rsa|oauth|utf|http|ipv|oidc|saml|jwt|pbkdf|hs|rs|es|ed|x)-?[0-9]{1,4}(?:-[a-z0-9]{1,5}|[a-z]{1,3})?"
     r"|1password|k8s|s3|ec2|i18n",
     _FLAGS,
 )
-_CODE_NAME = re.compile(r"\b(?:pin|otp|passcode|cvv|code)\b|碼|码", re.IGNORECASE)
+_CODE_NAME = regex(r"\b(?:pin|otp|passcode|cvv|code)\b|碼|码", re.IGNORECASE)
 
 
 def holds_secret(text: str) -> bool:
@@ -429,32 +426,32 @@ def _is_credential(raw: str, sentence: str) -> bool:
 
 # Applied in this order. Without a flag the pattern is case-sensitive, as in the plugin.
 _REPLACEMENTS = (
-    (re.compile(r"\bsk-[A-Za-z0-9]{16,}\b", re.ASCII), "sk-[REDACTED]"),
-    (re.compile(r"\bsk-proj-[A-Za-z0-9_-]{16,}\b", re.ASCII), "sk-proj-[REDACTED]"),
-    (re.compile(rf"\bBearer{_SPACE}+[A-Za-z0-9._=-]{{8,}}\b", re.ASCII), "Bearer [REDACTED]"),
+    (regex(r"\bsk-[A-Za-z0-9]{16,}\b", re.ASCII), "sk-[REDACTED]"),
+    (regex(r"\bsk-proj-[A-Za-z0-9_-]{16,}\b", re.ASCII), "sk-proj-[REDACTED]"),
+    (regex(rf"\bBearer{_SPACE}+[A-Za-z0-9._=-]{{8,}}\b", re.ASCII), "Bearer [REDACTED]"),
     (
-        re.compile(rf"\bAuthorization:{_SPACE}*Bearer{_SPACE}+[A-Za-z0-9._=-]{{8,}}\b", re.IGNORECASE | re.ASCII),
+        regex(rf"\bAuthorization:{_SPACE}*Bearer{_SPACE}+[A-Za-z0-9._=-]{{8,}}\b", re.IGNORECASE | re.ASCII),
         "Authorization: Bearer [REDACTED]",
     ),
     (
-        re.compile(
+        regex(
             rf"\baws[_-]?secret[_-]?access[_-]?key\b{_SPACE}*[:=]{_SPACE}*[A-Za-z0-9/+=]{{20,}}\b",
             re.IGNORECASE | re.ASCII,
         ),
         "aws_secret_access_key=[REDACTED]",
     ),
-    (re.compile(r"\b[0-9]{8,12}:[A-Za-z0-9_-]{20,}\b", re.ASCII), "[TELEGRAM_BOT_TOKEN_REDACTED]"),
+    (regex(r"\b[0-9]{8,12}:[A-Za-z0-9_-]{20,}\b", re.ASCII), "[TELEGRAM_BOT_TOKEN_REDACTED]"),
     (
-        re.compile(
+        regex(
             rf"-----BEGIN {_KEY}-----.*?-----END {_KEY}-----",
             re.IGNORECASE | re.ASCII | re.DOTALL,
         ),
         "[PRIVATE_KEY_REDACTED]",
     ),
-    (re.compile(r"\bAKIA[0-9A-Z]{16}\b", re.ASCII), "[AWS_ACCESS_KEY_REDACTED]"),
-    (re.compile(r"\bgh[pousr]_[A-Za-z0-9]{20,}\b", re.ASCII), "[GITHUB_TOKEN_REDACTED]"),
-    (re.compile(r"\bgithub_pat_[A-Za-z0-9_]{20,}\b", re.ASCII), "[GITHUB_TOKEN_REDACTED]"),
-    (re.compile(r"\bxox[baprs]-[A-Za-z0-9-]{10,}\b", re.ASCII), "[SLACK_TOKEN_REDACTED]"),
+    (regex(r"\bAKIA[0-9A-Z]{16}\b", re.ASCII), "[AWS_ACCESS_KEY_REDACTED]"),
+    (regex(r"\bgh[pousr]_[A-Za-z0-9]{20,}\b", re.ASCII), "[GITHUB_TOKEN_REDACTED]"),
+    (regex(r"\bgithub_pat_[A-Za-z0-9_]{20,}\b", re.ASCII), "[GITHUB_TOKEN_REDACTED]"),
+    (regex(r"\bxox[baprs]-[A-Za-z0-9-]{10,}\b", re.ASCII), "[SLACK_TOKEN_REDACTED]"),
 )
 
 

@@ -13,18 +13,19 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.systems.openclaw.capture.secrets import is_tagged_private, looks_secret
 
 MIN_CHUNK_CHARS = 200
 DEFAULT_CHUNK_CHARS = 1400
 FRONT_MATTER_LINES = 40
-_HEADING = re.compile(r"\s{0,3}(#{1,6})\s(.*)")
-_CLOSING = re.compile(r"\s#+$")
+_HEADING = regex(r"\s{0,3}(#{1,6})\s(.*)")
+_CLOSING = regex(r"\s#+$")
 _UNTITLED = "(untitled)"
-_FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
-_BLANK_LINES = re.compile(r"\n\s*\n")
-_DATE = re.compile(r"date:\s*[\"']?(\d{4}-\d{2}-\d{2})(?!\d)")
-_PATH_DATE = re.compile(r"(?<!\d)(20\d{2})[-_/](\d{2})[-_/](\d{2})(?!\d)")
+_FENCE = regex(r"\s{0,3}(?:```|~~~)")
+_BLANK_LINES = regex(r"\n\s*\n")
+_DATE = regex(r"date:\s*[\"']?(\d{4}-\d{2}-\d{2})(?!\d)")
+_PATH_DATE = regex(r"(?<!\d)(20\d{2})[-_/](\d{2})[-_/](\d{2})(?!\d)")
 
 
 class Chunk(NamedTuple):

@@ -9,13 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.base.utf16 import WHITESPACE
 from lab.systems.openclaw.config.settings import DocsSettings
 
 DEFAULT_GLOB = "**/*.md"
 MAX_FILES = 5000
 LOCAL = "local"
-_PIECES = re.compile(r"(\*\*/|\*\*|\*|\?)")
+_PIECES = regex(r"(\*\*/|\*\*|\*|\?)")
 _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 

@@ -8,7 +8,6 @@ and embedding come before its one transaction, so that an aborted ingest leaves 
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.regex import regex
 from lab.base.sqlite import BUSY_SECONDS, first_valid, full_text_index, is_empty, number, transaction
 from lab.base.utf16 import js_utf8
 from lab.retrieval.fusion import reciprocal_ranks
@@ -339,7 +339,7 @@ SELECT c.id, c.repo, v.vector FROM (
 JOIN vectors v ON v.content_hash = c.content_hash WHERE v.model = ? AND v.dimension = ? ORDER BY c.place
 """
 # Han characters without those of compatibility.
-_CJK_RUN = re.compile("[\u3400-\u9fff]{2,}")
+_CJK_RUN = regex("[\u3400-\u9fff]{2,}")
 
 
 class SearchTimeout(Exception):

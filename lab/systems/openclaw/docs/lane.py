@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, LabError
+from lab.base.regex import regex
 from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, VectorsOf, role_key
 from lab.recordings.model import GLOBAL
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 ScopeMap = Mapping[str, Sequence[str]]
-_REMNANT = re.compile(r"\A\[?(?:iso|scope):")
+_REMNANT = regex(r"\A\[?(?:iso|scope):")
 
 
 def scope_token(scope: str) -> str:
@@ -107,7 +108,7 @@ TIMEOUT_NS = 2_000_000_000
 MIN_SNIPPET_CHARS, MAX_SNIPPET_CHARS = 80, 1200
 INDEX_NAME = "docs.sqlite"
 INDEX_SUFFIXES = (".sqlite", ".sqlite3", ".db")
-_SPACES = re.compile(f"[{WHITESPACE}]+")
+_SPACES = regex(f"[{WHITESPACE}]+")
 
 
 class DocHit(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
 from lab.base.utf16 import WHITESPACE, js_slice
 from lab.recordings.model import GLOBAL
 from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCount
@@ -14,12 +15,12 @@ from lab.systems.openclaw.select.outcome import Picked, Quota, Selection, TierCo
 # Lines of a text searched for a tag, and list decorations stripped from the start of a line.
 MAX_LINES, MAX_DECORATIONS = 200, 6
 _SPACE = f"[{WHITESPACE}]"
-_DECORATION = re.compile(
+_DECORATION = regex(
     rf"{_SPACE}*(?:>+|[-+*•‣▪◦·–—−・]|\[[ xX✓✔]?\]|\([0-9]{{1,3}}\)|[0-9]{{1,3}}[.)-]|[A-Za-z][.)-]){_SPACE}*"
 )
-_TAG = re.compile(rf"\[(ISO|SCOPE){_SPACE}*:{_SPACE}*([^\]]*)\]", re.IGNORECASE | re.ASCII)
-_NO_SCOPE = re.compile("[^a-z0-9._:/-]")
-_STRICT = re.compile(r"[a-z0-9][a-z0-9._:/-]*")
+_TAG = regex(rf"\[(ISO|SCOPE){_SPACE}*:{_SPACE}*([^\]]*)\]", re.IGNORECASE | re.ASCII)
+_NO_SCOPE = regex("[^a-z0-9._:/-]")
+_STRICT = regex(r"[a-z0-9][a-z0-9._:/-]*")
 
 
 @dataclass(frozen=True, slots=True)

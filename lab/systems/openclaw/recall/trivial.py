@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 
+from lab.base.regex import regex
 from lab.base.utf16 import WHITESPACE, ascii_lower, js_length
 
 _SPACE = f"[{WHITESPACE}]"
 _EMOJI = "[\u2600-\u27bf\U0001f300-\U0001faff]"
-_RUNS_OF_SPACE = re.compile(f"{_SPACE}+")
-_SLASH_COMMAND = re.compile(r"/[A-Za-z0-9_-]")
-_ONLY_EMOJI = re.compile(f"(?:{_SPACE}|{_EMOJI})+")
-_RUNS_OF_EMOJI = re.compile(f"{_EMOJI}+")
-_RUNS_OF_PUNCTUATION = re.compile("[!！。.,，?？…~～]+")
-_WORDS = re.compile(
+_RUNS_OF_SPACE = regex(f"{_SPACE}+")
+_SLASH_COMMAND = regex(r"/[A-Za-z0-9_-]")
+_ONLY_EMOJI = regex(f"(?:{_SPACE}|{_EMOJI})+")
+_RUNS_OF_EMOJI = regex(f"{_EMOJI}+")
+_RUNS_OF_PUNCTUATION = regex("[!！。.,，?？…~～]+")
+_WORDS = regex(
     "ok|okay|k+|got *it|roger|sure|thank|thanks|thx|ty|nudge|收到|好|好的|嗯|嗯嗯|了解|知道了|行|沒問題"
     "|hi|hello|hey|yo|morning|evening|good +(?:morning|afternoon|evening|night)|哈囉|你好|安安|早安|午安|晚安"
 )
@@ -40,12 +41,12 @@ def is_trivial(prompt: str, *, skip: bool = True, min_chars: int = 8) -> bool:
 
 
 # Pictographs, arrows, symbols, keycaps, flags, skin tones; with the joiners, selectors and tags that combine them.
-_EMOJI_SIGNS = re.compile(
+_EMOJI_SIGNS = regex(
     "[0-9#*]\ufe0f?\u20e3"
     "|[\u200d\u203c\u2049\u20e3\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935\u2b00-\u2bff]"
     "|[\u3030\u303d\u3297\u3299\ufe0e\ufe0f\U0001f000-\U0001faff\U000e0020-\U000e007f]"
 )
-_PUNCTUATION = re.compile("[!！。.,，、?？…~～:：;；'’\"“”()（）^_*-]+")
+_PUNCTUATION = regex("[!！。.,，、?？…~～:：;；'’\"“”()（）^_*-]+")
 _ACK = (
     "o+k(?:ay|ie|ey)?|k+|yes|yep|yeah|yup|sure(?: thing)?|got (?:it|that|you)|gotcha|roger(?: that)?|noted|understood"
     "|i see|makes sense|sounds good|alright|all right|fine|cool|nice|great|perfect|good|awesome|excellent|will do|done"
@@ -60,11 +61,11 @@ _ACK_CJK = (
     "|沒事|没事|不客氣|不客气|辛苦了?|哈囉|哈喽|[你您]好|大家好|安安|早安?|早上好|午安|下午好|晚安|晚上好|再見|再见|拜拜"
     "|(?:謝謝|多謝|感謝|谢谢|多谢|感谢)[你您]?|感恩|太好了|太棒了|很好|不錯|不错|讚|赞"
 )
-_ACKS = re.compile(f"(?:(?:{_ACK})(?= |$)|{_ACK_CJK}| )+")
+_ACKS = regex(f"(?:(?:{_ACK})(?= |$)|{_ACK_CJK}| )+")
 # At the end of "good evening team" a word is part of the greeting; alone it is none.
 _ADDRESSEES = frozenset(("there", "everyone", "all", "team"))
 # A command's name is one word. A path has a second slash or a dot, or is a folder at the root.
-_COMMAND = re.compile(rf"/([A-Za-z][A-Za-z0-9_-]*)(?=$|{_SPACE}|:)")
+_COMMAND = regex(rf"/([A-Za-z][A-Za-z0-9_-]*)(?=$|{_SPACE}|:)")
 _ROOT_FOLDERS = frozenset(
     (
         *("bin", "boot", "dev", "etc", "home", "lib", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv"),
@@ -72,8 +73,8 @@ _ROOT_FOLDERS = frozenset(
     )
 )
 # What the host sends as a heartbeat: the bare word, or its instruction, which names the file and the reply.
-_HEARTBEAT = re.compile(r"heartbeat|read heartbeat\.md\b.*|.*\bheartbeat_ok\b.*", re.IGNORECASE | re.DOTALL)
-_HEARTBEAT_LINE = re.compile(r"\[?HEARTBEAT\]?(?=[:\]]|$)")
+_HEARTBEAT = regex(r"heartbeat|read heartbeat\.md\b.*|.*\bheartbeat_ok\b.*", re.IGNORECASE | re.DOTALL)
+_HEARTBEAT_LINE = regex(r"\[?HEARTBEAT\]?(?=[:\]]|$)")
 
 
 def is_trivial_for_seed(prompt: str, *, skip: bool = True, max_chars: int = 24) -> bool:

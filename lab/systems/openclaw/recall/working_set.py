@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from lab.base.regex import regex
 from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import MUST, NICE
 from lab.retrieval.collation import id_order
@@ -26,10 +27,8 @@ PREFIX = "working_set:"
 WHOLE = 1 << 30
 RANKS = {MUST: 0, NICE: 1}
 NO_SECTIONS = {"goal": False, "constraints": 0, "decisions": 0, "nextActions": 0, "openQuestions": 0}
-_SPACE_OR_CONTROL = re.compile(f"[{WHITESPACE}\x00-\x1f\x7f]+")
-_RULE_WORDS = re.compile(
-    r"\b(?:must|only|never|don't|do not|avoid|required|forbid|forbidden)\b", re.IGNORECASE | re.ASCII
-)
+_SPACE_OR_CONTROL = regex(f"[{WHITESPACE}\x00-\x1f\x7f]+")
+_RULE_WORDS = regex(r"\b(?:must|only|never|don't|do not|avoid|required|forbid|forbidden)\b", re.IGNORECASE | re.ASCII)
 _RULE_CHARACTERS = ("必須", "只能", "不要", "禁止", "務必")
 
 

@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from lab.base.regex import regex
 from lab.recordings.model import SEARCHED
 from lab.retrieval.tokens import ENGLISH
 from lab.systems.openclaw.near_duplicate import CJK_RUN, words_of
@@ -21,7 +22,7 @@ MIN_DIGITS = 5
 _FUNCTION_WORDS = frozenset(ENGLISH)
 # Each alternative is anchored at the start of a word, a run of letters or a path, because trying it at every character
 # takes time quadratic in the length of a word.
-_IDENTIFIER = re.compile(
+_IDENTIFIER = regex(
     r"(?<!\w)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"  # UUID
     r"|(?<![\w.-])(?:[\w.-]+)?(?:/[\w.-]+)+"  # path
     r"|(?<!\w)(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?!\w)"  # commit
@@ -30,20 +31,20 @@ _IDENTIFIER = re.compile(
     r"|[0-9]{4,}",
     re.ASCII | re.IGNORECASE,
 )
-_QUOTED = re.compile('"([^"]*)"|“([^“”]*)”|「([^「」]*)」|『([^『』]*)』|`([^`]*)`')
+_QUOTED = regex('"([^"]*)"|“([^“”]*)”|「([^「」]*)」|『([^『』]*)』|`([^`]*)`')
 # Prose that looks like a name: "follow-up", "10-minute", "e.g".
-_PROSE = re.compile(r"[a-z]+(?:[-'][a-z]+)*|[0-9]+(?:-[a-z]+)+|[a-z](?:\.[a-z])+")
-_NUMERIC = re.compile(r"[0-9]+(?:[._:/-][0-9]+)*")
+_PROSE = regex(r"[a-z]+(?:[-'][a-z]+)*|[0-9]+(?:-[a-z]+)+|[a-z](?:\.[a-z])+")
+_NUMERIC = regex(r"[0-9]+(?:[._:/-][0-9]+)*")
 # A date by year, month and day in either order and any separator; a month or a span of years; a time of day.
-_WHEN = re.compile(
+_WHEN = regex(
     r"(?:19|20)[0-9]{2}([-/._]?)(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12][0-9]|3[01])"
     r"|[0-9]{1,2}([-/.])[0-9]{1,2}\2(?:[0-9]{2}){1,2}"
     r"|(?:19|20)[0-9]{2}[-/.][0-9]{1,4}|[0-9]{1,2}[-/.](?:19|20)[0-9]{2}"
     r"|[0-9]{1,2}(?::[0-9]{2}){1,2}"
 )
-_YEAR = re.compile("(?:19|20)[0-9]{2}")
+_YEAR = regex("(?:19|20)[0-9]{2}")
 # A number together with the word before it: port 8443, ticket #4711, 連接埠 8443.
-_LABELLED = re.compile(r"((?<![a-z])[a-z]+(?=[ :=#])|[\u3400-\u9fff]{2})[ :=#]{0,2}([0-9]{4})(?![0-9.:/_-]?[0-9a-z])")
+_LABELLED = regex(r"((?<![a-z])[a-z]+(?=[ :=#])|[\u3400-\u9fff]{2})[ :=#]{0,2}([0-9]{4})(?![0-9.:/_-]?[0-9a-z])")
 
 
 class Evidence(NamedTuple):

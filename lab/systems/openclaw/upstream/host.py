@@ -10,12 +10,12 @@ unexpected one. Notes are values that the host accepts and the plugin then chang
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lab.base.config_resolve import Resolved
 from lab.base.errors import UnusableInput
+from lab.base.regex import regex
 from lab.base.shape import json_type
 from lab.base.utf16 import js_length
 from lab.systems.openclaw.config.file import ENTRY, switched_off
@@ -173,7 +173,7 @@ def _plain(number: float) -> str:
 
 NO_HOST = "none"
 _PATH = f"plugins.entries.{ENTRY}"
-_VERSION = re.compile(r"v?(\d{4})\.(\d{1,2})\.(\d{1,3})([-+.].*)?")
+_VERSION = regex(r"v?(\d{4})\.(\d{1,2})\.(\d{1,3})([-+.].*)?")
 # The length of a short memory, in characters.
 _SHORT_MEMORY = 80
 
