@@ -17,6 +17,7 @@ from lab.base.processes import set_up
 from lab.base.streams import failure
 from lab.cli.output import announce, complain, end_progress
 from lab.cli.sections import SectionedHelp
+from lab.cli.values import convert_plainly
 
 INTERRUPTED = 130
 # Errors that mean the path itself is unusable: no permission, or an invalid name.
@@ -94,6 +95,7 @@ def _save_traceback(error: Exception) -> str:
 def main(program: typer.Typer | None = None) -> None:
     """Run a command of ``lab``, or of another program; exit with 0, or with the code of its error."""
     set_up()
+    convert_plainly()
     try:
         code = (program or app)(standalone_mode=False)
         end_progress()
