@@ -29,8 +29,7 @@ def formats(incomplete: str) -> list[str]:
 
 def origins(incomplete: str) -> list[str]:
     """Return what can have started a conversation."""
-    from lab.recordings.model import ORIGINS
-    from lab.recordings.readers import ALL
+    from lab.recordings.origins import ALL, ORIGINS
 
     return _those((*ORIGINS, ALL), incomplete)
 

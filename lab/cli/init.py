@@ -92,7 +92,7 @@ def init(
     from lab.gate.line import GRAVITY, INCONCLUSIVE
     from lab.gate.verdict import EXIT
     from lab.host.home import look
-    from lab.recordings.readers import require_known
+    from lab.recordings.origins import require_known
     from lab.replay.rollback import require_accepted
 
     require_known(origin)

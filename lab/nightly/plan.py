@@ -45,7 +45,7 @@ from lab.base.set_registry import recordings_at
 from lab.base.shape import expect, json_type, only_keys, text_in, with_keys
 from lab.gate.policy import Policy, read_policy
 from lab.host.snapshot import STORE
-from lab.recordings.readers import require_known
+from lab.recordings.origins import require_known
 from lab.replay.memories_from import is_address
 from lab.runs.request import ReplayRequest
 

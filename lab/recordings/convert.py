@@ -29,8 +29,9 @@ from lab.base.files import (
 )
 from lab.golden.files import golden_bytes, read_golden
 from lab.recordings.catalogue import CATALOGUE, Entry, Known, entry_of, identified
-from lab.recordings.model import GLOBAL, PERSON, PROVENANCE, Memory, Recording, Turn
+from lab.recordings.model import GLOBAL, PROVENANCE, Memory, Recording, Turn
 from lab.recordings.native import SCHEMA
+from lab.recordings.origins import PERSON
 from lab.recordings.readers import Library, format_named, read_library
 
 CARD, SUMS = "README.md", "SHA256SUMS"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from lab.base.regex import regex
-from lab.recordings.model import CRON, HEARTBEAT, HOOK, SUBAGENT, SYSTEM
+from lab.recordings.origins import CRON, HEARTBEAT, HOOK, SUBAGENT, SYSTEM
 
 # The tokens by which an agent says that it has nothing to say.
 SILENT = ("NO_REPLY", "HEARTBEAT_OK")

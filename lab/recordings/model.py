@@ -12,6 +12,7 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.recordings.events import Event, ToolUse
+from lab.recordings.origins import PERSON
 
 # The scope of memories and turns that belong to every project.
 GLOBAL = "global"
@@ -24,14 +25,6 @@ SEARCHED = 200_000
 SOURCE_KINDS = ("operator", "tool", "web", "import", "system")
 PROVENANCE = ("source_kind", "source_ref", "lang")
 MEDIA = ("media_refs", "media_kind")
-# What started a conversation (OR-1 to OR-3): a person, or else what the host says.
-PERSON, GROUP, CRON, HOOK, HEARTBEAT, SUBAGENT, ACP, SYSTEM = (
-    *("person", "group", "cron", "hook"),
-    *("heartbeat", "subagent", "acp", "system"),
-)
-# Nothing says what started it; unlike the label of the same name.
-UNKNOWN_ORIGIN = "unknown"
-ORIGINS = (PERSON, GROUP, CRON, HOOK, HEARTBEAT, SUBAGENT, ACP, SYSTEM, UNKNOWN_ORIGIN)
 # The tier of each label.
 TIER_OF = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
@@ -112,9 +105,9 @@ class Memory:
 class Recording:
     """One conversation: turns in order, memories in creation order, and the reader's notes on repairs and oddities.
 
-    ``origin`` is what started it, one of :data:`ORIGINS`. It is no part of its identity, because a copy without the
-    host's index may not say it. ``others`` are rows of a store that are no memories: blank ones, and the Working Sets
-    that an engine stored. Only profile ``upstream`` searches them, as the plugin does (E-1).
+    ``origin`` is what started it (:mod:`lab.recordings.origins`). It is no part of its identity, because a copy without
+    the host's index may not say it. ``others`` are rows of a store that are no memories: blank ones, and the Working
+    Sets that an engine stored. Only profile ``upstream`` searches them, as the plugin does (E-1).
     """
 
     conversation: str

@@ -30,7 +30,8 @@ from lab.base.times import read_time
 from lab.golden.files import FIELDS as PROBE_FIELDS
 from lab.golden.files import HIGHEST
 from lab.golden.model import GoldenSet
-from lab.recordings.model import GLOBAL, LABELS, ORIGINS, PERSON, SOURCE_KINDS, Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import GLOBAL, LABELS, SOURCE_KINDS, Memory, Recording, Turn, in_birth_order
+from lab.recordings.origins import ORIGINS, PERSON
 
 SCHEMA = "lab.recording.v1"
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")

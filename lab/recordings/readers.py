@@ -10,7 +10,7 @@ what recall is worth to a person; one scheduled job adds hundreds that repeat on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -20,65 +20,20 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
-from lab.base.formatting import choices, counted
+from lab.base.formatting import choices
 from lab.base.utf16 import has_lone_surrogate
 from lab.golden.lint import probe_problems
 from lab.golden.model import GoldenSet, Probe
 from lab.recordings.catalogue import in_clone
 from lab.recordings.inventory import Gathered, Inventory
-from lab.recordings.model import ORIGINS, PERSON, UNKNOWN_ORIGIN, Recording
-
-ALL = "all"
-DEFAULT = (PERSON,)
-
-
-@dataclass(frozen=True, slots=True)
-class Origins:
-    """How many conversations of each origin were taken and left out."""
-
-    taken: Mapping[str, int]
-    left_out: Mapping[str, int]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether there are conversations of persons alone, so that there is nothing to say."""
-        return not self.left_out and self.taken.keys() <= {PERSON}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was left out, and what was taken although nothing says that a person started it, as sentences."""
-        texts = []
-        if self.left_out:
-            texts.append(f"left out: {in_words(self.left_out)}; --origin {ALL} takes them")
-        others = {name: count for name, count in self.taken.items() if name not in (PERSON, UNKNOWN_ORIGIN)}
-        if others:
-            persons = self.taken.get(PERSON, 0)
-            texts.append(f"origins: {in_words(({PERSON: persons} if persons else {}) | others)}")
-        if number := self.taken.get(UNKNOWN_ORIGIN, 0):
-            count, what = ("counts as a person's", "it") if number == 1 else ("count as persons'", "them")
-            said = counted(number, "conversation")
-            texts.append(f"{said} of unknown origin {count}: nothing says what started {what}")
-        return tuple(texts)
-
-
-def in_words(counts: Mapping[str, int]) -> str:
-    """Return counts by origin as in ``40 conversations of cron, 3 of subagent``."""
-    parts = [f"{count} of {name}" for name, count in counts.items()]
-    first, count = next(iter(counts.items()))
-    return ", ".join([f"{counted(count, 'conversation')} of {first}", *parts[1:]])
+from lab.recordings.model import Recording
+from lab.recordings.origins import ALL, ORIGINS, PERSON, UNKNOWN_ORIGIN, Origins, in_words, require_known
 
 
 def by_origin(recordings: Sequence[Recording]) -> dict[str, int]:
     """Return the number of conversations of each origin, in the order of :data:`ORIGINS`."""
     counts = Counter(recording.origin for recording in recordings)
     return {name: counts[name] for name in ORIGINS if counts[name]}
-
-
-def require_known(origins: Sequence[str], where: str = "--origin") -> None:
-    """Raise :class:`UnusableInput` for a name that is no origin; the message proposes a similar one."""
-    for name in origins:
-        if name not in (*ORIGINS, ALL):
-            raise UnusableInput(f"{where}: unknown origin {name!r}; {choices(name, (*ORIGINS, ALL))}")
 
 
 def of_origins(library: Library, origins: Sequence[str], names: Collection[str] = ()) -> Library:

@@ -23,7 +23,8 @@ from lab.base.progress import Progress
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.recordings.model import Memory, Recording, Turn, equal_conversations, in_birth_order
-from lab.recordings.readers import ALL, Library, of_origins, read_library
+from lab.recordings.origins import ALL
+from lab.recordings.readers import Library, of_origins, read_library
 from lab.replay.haystack import fill
 from lab.replay.labels import labels_note
 from lab.replay.loop import replay

@@ -14,7 +14,7 @@ from shlex import quote
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from lab.base.set_registry import golden_at, shown_path
-from lab.recordings.readers import ALL, DEFAULT
+from lab.recordings.origins import ALL, DEFAULT
 from lab.systems.spec import LIVE
 
 STORE = (

@@ -33,7 +33,7 @@ from lab.base.files import (
     write_atomically,
 )
 from lab.base.shape import to_json
-from lab.recordings.readers import Origins
+from lab.recordings.origins import Origins
 from lab.runs.directory import DIGESTS, FAILURES, GOLDEN, LATENCY, MANIFEST, RECEIPTS, WRITES, RunDirectory, open_run
 from lab.runs.manifest import (
     COMPLETE,

@@ -21,7 +21,8 @@ from lab.gate.verdict import judge
 from lab.golden.pool import read_pool
 from lab.measures.score import score_and_write
 from lab.recordings.convert import convert
-from lab.recordings.readers import Origins, of_origins, read_library
+from lab.recordings.origins import Origins
+from lab.recordings.readers import of_origins, read_library
 from lab.replay.plan import make_plan, plan_of
 from lab.replay.pool import Chosen, make_capture_pool, make_drawn_pool, material
 from lab.replay.run import run_replay

@@ -30,7 +30,7 @@ from lab.canary.agree.engine import (
 )
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
-from lab.recordings.readers import ALL
+from lab.recordings.origins import ALL
 from lab.replay.labels import Labels
 from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import open_sources, prepare

@@ -18,10 +18,11 @@ from lab.base.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.recordings.host_prompts import suspects
 from lab.recordings.inventory import Gathered, Inventory, passed_over, stocked
-from lab.recordings.model import GROUP, PERSON, UNKNOWN_ORIGIN, Recording
+from lab.recordings.model import Recording
 from lab.recordings.openclaw.database import StoredArchive, read_database
 from lab.recordings.openclaw.folders import Archive, Copy, Location, Session, distinct, find, origin_in, stem_of
 from lab.recordings.openclaw.transcript import load_data, read_data, read_transcript, session_of, united
+from lab.recordings.origins import GROUP, PERSON, UNKNOWN_ORIGIN
 
 ARCHIVED = "openclaw-archived"
 WITHOUT_TURN = "sessions without a turn"

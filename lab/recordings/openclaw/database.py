@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.sqlite import read_sqlite
-from lab.recordings.model import UNKNOWN_ORIGIN
 from lab.recordings.openclaw.entries import (
     TRANSCRIPT_LIMIT,
     CannotUnpack,
@@ -29,6 +28,7 @@ from lab.recordings.openclaw.entries import (
     unpack_event,
 )
 from lab.recordings.openclaw.origins import origin_of
+from lab.recordings.origins import UNKNOWN_ORIGIN
 
 KNOWN_VERSION = 23
 EVENTS = "transcript_events"

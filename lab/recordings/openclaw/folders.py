@@ -28,9 +28,10 @@ from lab.base.errors import UnusableInput
 from lab.base.files import require_finite
 from lab.base.regex import regex
 from lab.base.sqlite import is_database
-from lab.recordings.model import UNKNOWN_ORIGIN, Recording
+from lab.recordings.model import Recording
 from lab.recordings.openclaw.entries import Transcript
 from lab.recordings.openclaw.origins import origin_of, strongest
+from lab.recordings.origins import UNKNOWN_ORIGIN
 
 AGENT_ID = "{agentId}"
 # The agent of a configuration that lists none.

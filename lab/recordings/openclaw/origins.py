@@ -13,8 +13,8 @@ from typing import Any
 
 from lab.base.regex import regex
 from lab.recordings.host_prompts import prompt_origin
-from lab.recordings.model import ACP, CRON, GROUP, HEARTBEAT, HOOK, PERSON, SUBAGENT, SYSTEM, UNKNOWN_ORIGIN
 from lab.recordings.openclaw.entries import Entry
+from lab.recordings.origins import ACP, CRON, GROUP, HEARTBEAT, HOOK, PERSON, SUBAGENT, SYSTEM, UNKNOWN_ORIGIN
 
 # How the rest of a key begins, for sessions that no person started.
 _PREFIXES = {

@@ -31,7 +31,7 @@ from lab.recordings.cleaning import Message, clean_assistant_text, read_message
 from lab.recordings.events import Event, ToolUse
 from lab.recordings.host_prompts import CURRENT_TIME, EXTERNAL, INTERNAL, JOBS, OTHERS, SUBAGENTS, silent_token
 from lab.recordings.injected import read_blocks
-from lab.recordings.model import UNKNOWN_ORIGIN, Recording, Turn, in_birth_order
+from lab.recordings.model import Recording, Turn, in_birth_order
 from lab.recordings.openclaw.entries import (
     LEAF,
     TRANSCRIPT_LIMIT,
@@ -51,6 +51,7 @@ from lab.recordings.openclaw.entries import text_of as _text
 from lab.recordings.openclaw.folders import Copy, Session, where
 from lab.recordings.openclaw.origins import decided
 from lab.recordings.openclaw.tools import NESTED, NO_TIME_FROM, MemoryTools, ResultTime, ToolUses
+from lab.recordings.origins import UNKNOWN_ORIGIN
 
 # The model name of a reply that the host wrote.
 HOST_MODEL = "gateway-injected"
