@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rich.cells import cell_len
-
 from lab.base.regex import regex
 
 # After a single slash (a URI that was turned into a path), a name without a password may be part of the path.
@@ -89,6 +87,15 @@ def shortened(text: str, limit: int) -> str:
     # Chinese has no blanks.
     word = kept.rfind(" ")
     return f"{kept[:word] if word > limit // 2 else kept[:-1]}…"
+
+
+def cell_len(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from rich.cells import cell_len as measured
+
+    return measured(text)
 
 
 def folded(text: str) -> str:

@@ -11,10 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
-
 from lab.base.errors import UnusableInput
-from lab.base.formatting import counted, short_keys
+from lab.base.formatting import cell_len, counted, short_keys
 from lab.base.regex import regex
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from lab.base.formatting import CONTROL, counted, visible, without_credentials
+from lab.base.formatting import CONTROL, cell_len, counted, visible, without_credentials
 from lab.base.progress import Passing
 from lab.base.regex import regex
-from lab.report.tables import WIDTH, cell_len, folded, text_table, width
+from lab.report.tables import WIDTH, folded, text_table, width
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict

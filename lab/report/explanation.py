@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from lab.base.errors import LabError
-from lab.base.formatting import short_keys
+from lab.base.formatting import cell_len, short_keys
 from lab.base.shape import to_json
 from lab.base.utf16 import js_length
 from lab.replay.explain import Explanation, explain_all
@@ -149,7 +149,7 @@ def _printable(line: str) -> str:
 
 def _short(text: str, width: int) -> str:
     """Return a text on one line, cut to a width in columns; a Chinese character takes two."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import set_cell_size
 
     line = _printable(" ".join(text.split()))
     return line if cell_len(line) <= width else set_cell_size(line, width - 1).rstrip() + "…"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from textwrap import fill, wrap
 
-from lab.base.formatting import markdown, number
+from lab.base.formatting import cell_len, markdown, number
 from lab.base.regex import regex
 
 _LATEX = str.maketrans(
@@ -33,11 +33,24 @@ _LATEX = str.maketrans(
 # Columns of a table are apart by this many blanks.
 GAP = 2
 WIDTH = 80
-# Lines are broken after a slash, and beside a Chinese character.
 _CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"
-_PIECES = regex(rf"[{_CJK}]|[^/ \t\n{_CJK}]*/|[^/ \t\n{_CJK}]+")
-# Where there is little room, after a hyphen within words as well.
-_HYPHENED = regex(rf"[{_CJK}]|[^/ \t\n{_CJK}]*?(?:/|(?<=[a-z])-(?=[a-z0-9]))|[^/ \t\n{_CJK}]+?(?=[ \t\n{_CJK}]|$)")
+
+
+def _rules(alone: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what finds the parts of a text that are not broken; the second breaks it after a hyphen within words, too.
+
+    Lines are broken after a slash, and beside a character of ``alone``, a class of them without its brackets.
+    """
+    one, end = f"[{alone}]|" if alone else "", f"[ \t\n{alone}]"
+    hyphen = "(?<=[a-z])-(?=[a-z0-9])"
+    return (
+        regex(rf"{one}[^/ \t\n{alone}]*/|[^/ \t\n{alone}]+"),
+        regex(rf"{one}[^/ \t\n{alone}]*?(?:/|{hyphen})|[^/ \t\n{alone}]+?(?={end}|$)"),
+    )
+
+
+# Thousands of characters take long to compile, and few texts have one of them.
+_PLAIN, _CHINESE = _rules(""), _rules(_CJK)
 # A number and its unit stay on one line.
 _JOINED = "\u00a0"
 _UNIT = regex(r"(?<=\d) (?=(?:%|s|ms|min|h|MB|GB)(?!\w))")
@@ -87,8 +100,8 @@ def text_table(
     """
     cells = _cells(rows)
     room = width()
-    for keeps_keys, pieces in ((True, _PIECES), (False, _PIECES), (False, _HYPHENED)):
-        widths = _fit(headers, cells, room, (whole_keys or len(headers) > 3) and keeps_keys, pieces)
+    for keeps_keys, hyphened in ((True, False), (False, False), (False, True)):
+        widths = _fit(headers, cells, room, (whole_keys or len(headers) > 3) and keeps_keys, hyphened)
         if widths:
             return _drawn(headers, cells, widths, left)
     named = left if _columns(headers, cells, range(left)) <= room * 0.6 else 1
@@ -112,20 +125,24 @@ def _natural(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int
     ]
 
 
-def _shortest(headers: Sequence[str], cells: Sequence[Sequence[str]], pieces: re.Pattern[str]) -> list[int]:
+def _shortest(headers: Sequence[str], cells: Sequence[Sequence[str]], hyphened: bool) -> list[int]:
     """Return the least width of every column: its longest word, or part of a path outside the first column."""
     full = [row for row in (headers, *cells) if len(row) > 1]
     return [
-        max((cell_len(piece) for row in full for piece in _pieces(row[column], column, pieces)), default=0)
+        max((cell_len(piece) for row in full for piece in _pieces(row[column], column, hyphened)), default=0)
         for column in range(len(headers))
     ]
 
 
-def _pieces(text: str, column: int, pieces: re.Pattern[str]) -> list[str]:
+def _pieces(text: str, column: int, hyphened: bool) -> list[str]:
     """Return the parts of a cell that are not broken; a key is broken at blanks and, if it must be, after a slash."""
     if column:
-        return pieces.findall(text)
-    return re.split("[ \t\n]+", text) if pieces is _PIECES else _PIECES.findall(text)
+        return _parts(text, hyphened)
+    return _parts(text, False) if hyphened else re.split("[ \t\n]+", text)
+
+
+def _parts(text: str, hyphened: bool) -> list[str]:
+    return (_PLAIN if max(text, default="") < _CJK[0] else _CHINESE)[hyphened].findall(text)
 
 
 def _columns(headers: Sequence[str], cells: Sequence[Sequence[str]], chosen: Iterable[int]) -> int:
@@ -134,10 +151,10 @@ def _columns(headers: Sequence[str], cells: Sequence[Sequence[str]], chosen: Ite
 
 
 def _fit(
-    headers: Sequence[str], cells: Sequence[Sequence[str]], room: int, whole_keys: bool, pieces: re.Pattern[str]
+    headers: Sequence[str], cells: Sequence[Sequence[str]], room: int, whole_keys: bool, hyphened: bool
 ) -> list[int] | None:
     """Return widths that fit into the room, taking from the widest columns first; None if there are none."""
-    widths, least = _natural(headers, cells), _shortest(headers, cells, pieces)
+    widths, least = _natural(headers, cells), _shortest(headers, cells, hyphened)
     if whole_keys and widths[0] <= room // 2:
         least[0] = widths[0]
     over = sum(widths) + GAP * (len(widths) - 1) - room
@@ -228,9 +245,9 @@ def _wrapped(text: str, room: int, column: int) -> list[str]:
     lines = [""]
     for word in re.split("[ \t\n]+", text.strip(" ")):
         pieces = [word]
-        for rule in (_PIECES, _HYPHENED) if column else (_PIECES,):
+        for hyphened in (False, True) if column else (False,):
             if max(map(cell_len, pieces)) > room:
-                pieces = rule.findall(word)
+                pieces = _parts(word, hyphened)
         for at, piece in enumerate(pieces):
             joined = lines[-1] + (" " if lines[-1] and not at else "") + piece
             if cell_len(joined) <= room or not lines[-1]:
@@ -239,15 +256,6 @@ def _wrapped(text: str, room: int, column: int) -> list[str]:
                 lines.append(piece)
     # The blanks before a word are an indent.
     return [text[: len(text) - len(text.lstrip())] + lines[0], *lines[1:]]
-
-
-def cell_len(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii() and text.isprintable():
-        return len(text)
-    from rich.cells import cell_len as measured
-
-    return measured(text)
 
 
 def show(value: object) -> str:
