@@ -14,8 +14,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,6 +42,8 @@ def atomic_file(
     :class:`CannotWrite` if the disk is full or read-only and :class:`CannotMeasure` for any other error of the
     operating system.
     """
+    import tempfile
+
     try:
         if private:
             private_folder(path.parent)
@@ -329,6 +329,8 @@ def read_json(path: Path, *, once: bool = False) -> Any:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the table in a TOML file. Raises :class:`UnusableInput`, with line and column, if it is not TOML."""
+    import tomllib
+
     try:
         return tomllib.loads(read_text(path))
     except ValueError as error:
@@ -342,6 +344,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def _repeated_key(path: Path) -> str:
     """Return where a TOML file gives a key again, which tomllib does not name."""
+    import tomllib
+
     lines = read_text(path).split("\n")
     # The longest beginning of the file that is TOML: the statement below it is the repetition.
     for count in range(len(lines) - 1, -1, -1):

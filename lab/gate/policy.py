@@ -17,8 +17,7 @@ from lab.base.files import digest, read_text, read_toml
 from lab.base.formatting import choices
 from lab.base.shape import expect, json_type, only_keys, with_keys
 from lab.measures.catalogue import direction, entry_of, require_measure
-from lab.measures.latency import TOTAL
-from lab.measures.model import SHARE, YES
+from lab.measures.model import SHARE, TOTAL, YES
 
 
 class Form(NamedTuple):

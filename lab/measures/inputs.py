@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from lab.runs.receipts import Receipts
-from lab.runs.tables import READINGS
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from lab.runs.receipts import Receipts
 
 # Strings, so that importing this module does not load numpy.
 Floats: TypeAlias = "NDArray[np.float64]"
@@ -203,8 +201,7 @@ def slots_of(sizes: Ints, window: int) -> Ints:
     return slots
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probes:
+class Probes(NamedTuple):
     """Columns of the probes, in order: one row of every :class:`Judged` and one value of every array for each probe.
 
     ``ranked`` compares the ranking with all judgements; ``injected`` and ``pinned`` compare injected memories and those
@@ -223,8 +220,7 @@ class Probes:
     tokens: Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class Turns(NamedTuple):
     """Columns of the recall turns, in order: one value for each turn.
 
     * ``chosen``: the injected memories. ``injected``: how many there are. ``nice``: how many of them are labelled
@@ -274,6 +270,7 @@ def turns_of(receipts: Receipts, rows: Ints) -> Turns:
     """Return the columns of ``rows`` of receipts, which must be recall turns of one arm."""
     injected = receipts.injected_of(rows)
     block = {name: column[rows] for name, column in receipts.block.items()}
+    superseded = block.pop("outdated")
     return Turns(
         chosen=numbered_selections(injected.memory, injected.sizes),
         must=numbered_selections(injected.memory[injected.must], injected.by_row(injected.must)),
@@ -286,12 +283,6 @@ def turns_of(receipts: Receipts, rows: Ints) -> Turns:
         hard_rules=receipts.hard_rules[rows],
         hard_kept=receipts.hard_kept[rows],
         chars=receipts.chars[rows],
-        tokens=block["tokens"],
-        evicted=block["evicted"],
-        future=block["future"],
-        duplicate_items=block["duplicate_items"],
-        unescaped=block["unescaped"],
-        stale=block["stale"],
-        superseded=block["outdated"],
-        **{name: block[name] for name in READINGS},
+        superseded=superseded,
+        **block,
     )

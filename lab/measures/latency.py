@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.columns import codes_of, numbers_of
+from lab.measures.model import TOTAL
 from lab.replay.guarded import WHOLE
 from lab.retrieval.stage_timer import SEARCH
 from lab.runs.directory import RunDirectory
@@ -127,8 +128,6 @@ def _weight(n: int, count: int, share: float) -> float:
     return math.exp(ways + count * math.log(share) + (n - count) * math.log1p(-share))
 
 
-# The whole turn, listed beside its stages.
-TOTAL = "total"
 # A turn with a search has one of these stages.
 LOOKED = {SEARCH, WHOLE}
 

@@ -25,11 +25,13 @@ COUNT = "0 …"
 NET = "-1, 0 or 1"
 TREC, IR_MEASURES, ITSELF = "trec_eval", "ir_measures", "recall lab"
 SEED_000, SEED_001, SEED_003 = "seed 000", "seed 001", "seed 003"
+# The latency of a whole turn, listed beside its stages.
+TOTAL = "total"
 # The order of measures without one: after all others.
 LAST = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measure:
     """The description of a measure. Each ``unit`` (probe, turn or conversation) has one value.
 
@@ -64,7 +66,7 @@ class Measure:
         return {"measure": self.title} | {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RankMeasure(Measure):
     """Computed from a ranking and its gold, at any cutoff and level of relevance.
 
@@ -81,7 +83,7 @@ class RankMeasure(Measure):
     needs_cutoff: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InjectedMeasure(Measure):
     """Computed from the first k injected memories, at every cutoff up to the arm's maximum number of items."""
 
@@ -90,7 +92,7 @@ class InjectedMeasure(Measure):
     probes: Which = "with gold"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProbeMeasure(Measure):
     """Computed from everything injected at a probe; ``probes`` says which probes have a value."""
 
@@ -98,7 +100,7 @@ class ProbeMeasure(Measure):
     probes: Which = "with gold"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TurnMeasure(Measure):
     """Computed from every recall turn of a conversation, judged or not.
 
@@ -110,7 +112,7 @@ class TurnMeasure(Measure):
     over_probes: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ConversationMeasure(Measure):
     """Computed once for each conversation."""
 
@@ -118,7 +120,7 @@ class ConversationMeasure(Measure):
     unit: Unit = "conversation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WritesMeasure(Measure):
     """Computed once for each conversation from the writes of an arm that captures; other arms have no value."""
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from lab.base.formatting import milliseconds
 from lab.compare.paired import Comparison, Slice
-from lab.measures.latency import TOTAL, Stage, stages
+from lab.measures.latency import Stage, stages
+from lab.measures.model import TOTAL
 from lab.replay.explain import FILE as MISSED
 from lab.replay.explain import counts_in
 from lab.report import figures_arms, figures_studies

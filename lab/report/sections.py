@@ -13,7 +13,8 @@ from lab.gate.outputs import Stale, by_status, clauses, deciding_first, headline
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction, entry_of, widest
 from lab.measures.inputs import WINDOW
-from lab.measures.latency import TOTAL, Quantile, Spent, Stage, least_n
+from lab.measures.latency import Quantile, Spent, Stage, least_n
+from lab.measures.model import TOTAL
 from lab.report.comparison import reading
 from lab.report.opening import in_percent
 from lab.report.units import NO_BREAK, change_of, is_share, mean_of, percent, span_of

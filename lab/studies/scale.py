@@ -14,7 +14,8 @@ from typing import Any
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import counted
-from lab.measures.latency import TOTAL, stages
+from lab.measures.latency import stages
+from lab.measures.model import TOTAL
 from lab.measures.score import score_and_write, summarise
 from lab.replay.command import require_gold
 from lab.replay.haystack import TooFew

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -127,10 +125,3 @@ def test_catalogue_bad_file_or_taken_name_raises(
     (tmp_path / f"wrong_here_{len(text)}.py").write_text(text)
     with pytest.raises(TypeError, match=message):
         listed()
-
-
-@pytest.mark.process
-def test_catalogue_import_does_not_load_numpy() -> None:
-    work = "import sys, lab.measures.catalogue; print({'numpy', 'pyarrow', 'pandas'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"

@@ -15,7 +15,7 @@ NAN = float("nan")
 
 
 NOTHING = judge([], [])
-COLUMNS = [name for name in Turns.__slots__ if name not in ("chosen", "must")]
+COLUMNS = [name for name in Turns._fields if name not in ("chosen", "must")]
 
 
 def _of_turns(measure: str, columns: str, cases: list[tuple[float, ...]]) -> np.ndarray:

@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 from lab.embedding.embedder import QUERY, SentenceTransformerEmbedder
-from lab.measures.latency import NS_PER_MS, TOTAL, Quantile, spent_of
+from lab.measures.latency import NS_PER_MS, Quantile, spent_of
+from lab.measures.model import TOTAL
 from lab.recordings import read
 from lab.runs.tables import read_table
 from tests.trials.lanes import table

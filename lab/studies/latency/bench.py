@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.errors import CannotMeasure
 from lab.embedding.embedder import DOCUMENT, QUERY, Role, VectorsOf
-from lab.measures.latency import TOTAL
+from lab.measures.model import TOTAL
 from lab.recordings.model import Memory
 from lab.replay.candidates import rows_of
 from lab.replay.guarded import Given, Seat

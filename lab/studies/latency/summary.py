@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.measures.latency import LEVEL, NS_PER_MS, QUANTILES, TOTAL, least_n, paired_ratio, spent_of
+from lab.measures.latency import LEVEL, NS_PER_MS, QUANTILES, least_n, paired_ratio, spent_of
+from lab.measures.model import TOTAL
 from lab.studies.latency.bench import Sample
 from lab.studies.latency.request import NEVER, LatencyRequest
 from lab.studies.latency.run import Folder

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lab.base.formatting import Announce
-from lab.measures.latency import TOTAL
+from lab.measures.model import TOTAL
 from lab.replay.sources import Sources, open_sources
 from lab.retrieval.contract import Filter
 from lab.retrieval.lance import LanceStore
