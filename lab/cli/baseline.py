@@ -47,7 +47,8 @@ def approve(
     """
     from lab.base.errors import UnusableInput
     from lab.nightly.baselines import approve as approve_run
-    from lab.nightly.nightly_folder import is_nightly_run, runs_of_nightly_run
+    from lab.nightly.baselines import is_nightly_run
+    from lab.nightly.nightly_folder import runs_of_nightly_run
     from lab.runs.directory import open_run
 
     if is_nightly_run(run):

@@ -25,8 +25,7 @@ def list_(
     Runs inside baselines and nightly runs are only counted.
     """
     from lab.base.errors import Altered, UnusableInput
-    from lab.nightly.baselines import is_object
-    from lab.nightly.nightly_folder import nightly_run_of
+    from lab.nightly.baselines import is_object, nightly_run_of
     from lab.runs.directory import open_run
     from lab.runs.notes import trial
 

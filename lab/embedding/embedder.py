@@ -10,10 +10,8 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -50,6 +48,8 @@ def each_done(
     ``initializer`` is called once in each thread. If the iteration ends early, by an interrupt or a job's error, no
     further job starts, and the running jobs are awaited.
     """
+    from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
     pool = ThreadPoolExecutor(threads, thread_name_prefix="embedding", initializer=initializer)
     waiting, running = iter(jobs), dict[Future[R], J]()
     try:
@@ -441,6 +441,8 @@ def _settings_of(folder: Path) -> str:
 
 
 def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:

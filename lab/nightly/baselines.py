@@ -38,6 +38,8 @@ from lab.base.shape import field
 from lab.runs.directory import GOLDEN, MANIFEST, OBJECT, RunDirectory, open_run
 
 KIND, VERSION = "lab.baseline", 1
+# The first file of a nightly run, which may hold objects of a folder of baselines.
+BEGUN = "begun.json"
 
 
 class Approval(NamedTuple):
@@ -177,6 +179,22 @@ def open_baseline(baseline: Baseline) -> RunDirectory:
 def is_object(run: Path) -> bool:
     """Return whether a run directory is the object of a baseline, complete or not."""
     return (run / OBJECT).exists() or (run.resolve().parent.name == "objects" and _is_key(run.resolve().name))
+
+
+def is_nightly_run(folder: Path) -> bool:
+    """Return whether a folder holds a nightly run, finished or not."""
+    return (folder / BEGUN).is_file() and not (folder / "manifest.json").exists()
+
+
+def nightly_run_of(run: Path) -> Path | None:
+    """Return the folder of the nightly run that a run directory is part of, or None."""
+    # OUT/sets/<set>/run, and OUT/baselines/<object>.
+    folder = run.absolute()
+    for parent, above in (("sets", 3), ("baselines", 2)):
+        candidate = folder.parents[min(above, len(folder.parents)) - 1]
+        if folder.parents[min(above - 1, len(folder.parents)) - 1].name == parent and is_nightly_run(candidate):
+            return candidate
+    return None
 
 
 def require_no_object(run: Path) -> None:

@@ -15,23 +15,7 @@ from lab.gate.action import Action
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.runs.directory import RunDirectory, open_run
 
-BEGUN, RESULT, PAGE, KIND = "begun.json", "nightly.json", "nightly.html", "lab.nightly.v1"
-
-
-def is_nightly_run(folder: Path) -> bool:
-    """Return whether a folder holds a nightly run, finished or not."""
-    return (folder / BEGUN).is_file() and not (folder / "manifest.json").exists()
-
-
-def nightly_run_of(run: Path) -> Path | None:
-    """Return the folder of the nightly run that a run directory is part of, or None."""
-    # OUT/sets/<set>/run, and OUT/baselines/<object>.
-    folder = run.absolute()
-    for parent, above in (("sets", 3), ("baselines", 2)):
-        candidate = folder.parents[min(above, len(folder.parents)) - 1]
-        if folder.parents[min(above - 1, len(folder.parents)) - 1].name == parent and is_nightly_run(candidate):
-            return candidate
-    return None
+RESULT, PAGE, KIND = "nightly.json", "nightly.html", "lab.nightly.v1"
 
 
 def runs_of_nightly_run(folder: Path) -> dict[str, RunDirectory]:

@@ -44,8 +44,8 @@ from lab.nightly.against import (
     rules_apart,
     within,
 )
-from lab.nightly.baselines import check_date, find
-from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
+from lab.nightly.baselines import BEGUN, check_date, find
+from lab.nightly.nightly_folder import KIND, RESULT
 from lab.nightly.plan import JUDGE, NightlyPlan, NightlySet, read_plan
 from lab.nightly.trend import append, earlier_runs, points_of
 from lab.replay.plan import make_plan

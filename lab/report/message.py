@@ -36,9 +36,10 @@ from lab.gate.outputs import (
 )
 from lab.gate.verdict import SCHEMA as GATE
 from lab.gate.verdict import Verdict, on_what, overall
-from lab.nightly.nightly_folder import BEGUN, RESULT, action_after
+from lab.nightly.baselines import BEGUN
 from lab.nightly.nightly_folder import KIND as NIGHTLY
 from lab.nightly.nightly_folder import PAGE as NIGHTLY_PAGE
+from lab.nightly.nightly_folder import RESULT, action_after
 from lab.report.acceptance import PAGE as ACCEPTANCE_PAGE
 from lab.runs.directory import MANIFEST, REPORT, VERDICT
 from lab.runs.notes import trial_line

@@ -21,7 +21,7 @@ from lab.base.formatting import counted
 from lab.base.set_registry import SHIPPED
 from lab.runs.manifest import COMPLETE, NO_HAYSTACK, Manifest, Shard, read_manifest
 from lab.runs.tables import read_table
-from lab.systems.contract import ArmInfo
+from lab.systems.arm_info import ArmInfo
 
 if TYPE_CHECKING:
     import pyarrow as pa

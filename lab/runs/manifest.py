@@ -16,7 +16,7 @@ from lab.base.files import digest, dump_json, read_json, write_atomically
 from lab.base.formatting import counted
 from lab.base.shape import from_json, schema_of, to_json
 from lab.recordings.origins import Origins
-from lab.systems.contract import ArmInfo
+from lab.systems.arm_info import ArmInfo
 
 KIND, VERSION = "lab.run", 4
 STARTED, INCOMPLETE, COMPLETE = "started", "incomplete", "complete"

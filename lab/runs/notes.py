@@ -13,7 +13,7 @@ from lab.base.set_registry import DEMO
 from lab.embedding.embedder import DEFAULT_MODEL
 from lab.runs.directory import RunDirectory, failed_summary
 from lab.runs.manifest import COMPLETE, Manifest, Resolved
-from lab.systems.contract import ArmInfo
+from lab.systems.arm_info import ArmInfo
 from lab.systems.external.protocol import remedy
 
 TITLE = "trial"
