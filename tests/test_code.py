@@ -14,7 +14,7 @@ import pytest
 
 from lab.base import code
 from lab.base.code import closure, code_key, imported_by, imports_of, modules_in
-from lab.recordings.readers import FORMATS
+from lab.recordings.formats import FORMATS
 from lab.replay.candidates import ROOTS
 from lab.replay.plan import Plan, make_plan
 from lab.runs.request import ReplayRequest

@@ -29,10 +29,11 @@ from lab.base.files import (
 )
 from lab.golden.files import golden_bytes, read_golden
 from lab.recordings.catalogue import CATALOGUE, Entry, Known, entry_of, identified
+from lab.recordings.formats import format_named
 from lab.recordings.model import GLOBAL, PROVENANCE, Memory, Recording, Turn
 from lab.recordings.native import SCHEMA
 from lab.recordings.origins import PERSON
-from lab.recordings.readers import Library, format_named, read_library
+from lab.recordings.readers import Library, read_library
 
 CARD, SUMS = "README.md", "SHA256SUMS"
 

@@ -1,7 +1,4 @@
-"""The registry of recording formats, and the function that reads any of them.
-
-To add a format, write one module and add one entry to :data:`FORMATS`. A module is imported when its format is read, so
-that a run depends on the reader of its own recordings alone.
+"""The function that reads recordings of any format, and takes some of them by what started them.
 
 Conversations may be left out by what started them, and then their number is said (OR-4). A person's conversations say
 what recall is worth to a person; one scheduled job adds hundreds that repeat one prompt.
@@ -13,19 +10,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
-from lab.base.formatting import choices
 from lab.base.utf16 import has_lone_surrogate
 from lab.golden.lint import probe_problems
 from lab.golden.model import GoldenSet, Probe
 from lab.recordings.catalogue import in_clone
-from lab.recordings.inventory import Gathered, Inventory
+from lab.recordings.formats import FORMATS, Format, format_named
+from lab.recordings.inventory import Inventory
 from lab.recordings.model import Recording
 from lab.recordings.origins import ALL, ORIGINS, PERSON, UNKNOWN_ORIGIN, Origins, in_words, require_known
 
@@ -68,129 +63,6 @@ def of_origins(library: Library, origins: Sequence[str], names: Collection[str] 
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """A recording format: its module reads files by ``read(path, memories)``.
-
-    In a folder, the format reads the files that match ``pattern`` and none of ``ignored``; hidden files are skipped,
-    except one named ``hidden``. ``memories`` lists the possible sources of memories, the default first.
-    ``recall_turns`` is the default of ``--recall-turns``. ``beside`` is the function of the module that returns the
-    companion files of a file. The last ``depth`` components of a path identify a file. ``gather`` is the function that
-    reads a file or folder in one call, for formats whose files cannot be read independently. ``from_tools`` is true if
-    the memories were stored by the agent's tool calls.
-    """
-
-    name: str
-    pattern: str
-    about: str
-    memories: tuple[str, ...] = ("turns",)
-    recall_turns: str = "user"
-    ignored: tuple[str, ...] = ()
-    beside: str = ""
-    depth: int = 1
-    hidden: str = ""
-    gather: str = ""
-    from_tools: bool = False
-
-    @property
-    def module(self) -> str:
-        """The module that reads the format; a variant's is that of its format."""
-        return f"lab.recordings.{'native' if self.name == 'lab' else self.name.partition('-')[0]}"
-
-    def read(self, path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:
-        """Return the recordings of a file with their probes; raise :class:`UnusableInput` if it is unreadable."""
-        recordings: list[tuple[Recording, GoldenSet]] = self._function("read")(path, memories)
-        return recordings
-
-    def companions(self, path: Path) -> tuple[Path, ...]:
-        """Return the files that are read together with a file."""
-        files: tuple[Path, ...] = self._function(self.beside)(path) if self.beside else ()
-        return files
-
-    def gathered(self, path: Path) -> Gathered | None:
-        """Return what is at a path, read in one call; None for a format whose files are read one by one."""
-        gathered: Gathered | None = self._function(self.gather)(path) if self.gather else None
-        return gathered
-
-    def _function(self, name: str) -> Any:
-        return getattr(import_module(self.module), name)
-
-
-FORMATS: dict[str, Format] = {
-    form.name: form
-    for form in (
-        Format(
-            "aider",
-            "*.md",
-            "aider chat histories: one developer's sessions, no gold",
-            ignored=("README.md",),
-            hidden=".aider.chat.history.md",
-        ),
-        Format(
-            "beam",
-            "**/chat.json",
-            "BEAM: user and assistant, questions on ten abilities after the chat",
-            recall_turns="none",
-            beside="questions_of",
-            depth=3,
-        ),
-        Format("hermes", "*hermes*", "logs of a Hermes agent: a day of chats, no gold", ignored=("*.md",)),
-        Format(
-            "ikat",
-            "**/*_topics.json",
-            "TREC iKAT: a user's personal statements, every utterance judged",
-            ("statements",),
-        ),
-        Format("lab", "*.jsonl", "this project's JSON Lines format, one conversation per file", ("recorded",)),
-        Format(
-            "locomo",
-            "*.json",
-            "LoCoMo-10: two people, questions asked after the last session",
-            ("turns", "observations"),
-            recall_turns="none",
-        ),
-        Format(
-            "madial",
-            "**/*dialogue*.json*",
-            "MADial-Bench: dialogues over an archive, English and Chinese",
-            ("archive",),
-            ignored=("*setting*",),
-            beside="memories_of",
-        ),
-        Format(
-            "openclaw",
-            "*.jsonl",
-            "OpenClaw's sessions: ~/.openclaw or any part of it",
-            ("recorded",),
-            gather="gather",
-            from_tools=True,
-        ),
-        Format(
-            "realmem",
-            "*.json",
-            "RealMem: user and assistant, gold on turns inside the sessions",
-            ("extracted",),
-        ),
-        Format(
-            "realtalk",
-            "*.json",
-            "REALTALK: two real people, questions asked after the last session",
-            recall_turns="none",
-        ),
-    )
-}
-
-# Variants of a format that read more files. Notes and documentation name them; `lab recordings list` does not.
-VARIANTS: dict[str, Format] = {
-    "openclaw-archived": replace(
-        FORMATS["openclaw"],
-        name="openclaw-archived",
-        about="OpenClaw's sessions, including those that were reset or deleted",
-        gather="gather_all",
-    )
-}
-
-
-@dataclass(frozen=True, slots=True)
 class Library:
     """Recordings in order of conversation id, with their probes and the files they were read from.
 
@@ -215,14 +87,6 @@ class Library:
     def checksums(self) -> dict[str, str]:
         """Return the SHA-256 of the content that was read, by file name."""
         return {name: self.digests.get(name) or sha256_file(path) for name, path in self.names.items()}
-
-
-def format_named(name: str) -> Format:
-    """Return the format called ``name``. Raises :class:`UnusableInput`, which lists the known names."""
-    try:
-        return (FORMATS | VARIANTS)[name]
-    except KeyError:
-        raise UnusableInput(f"unknown format {name!r}; {choices(name, sorted(FORMATS | VARIANTS))}") from None
 
 
 def files_of(path: Path, form: Format) -> tuple[Path, ...]:

@@ -29,8 +29,9 @@ from lab.base.files import digest
 from lab.base.formatting import counted
 from lab.base.set_registry import DEMO, HAYSTACKS, recordings_at, shipped_name
 from lab.golden.model import GoldenSet, Judgement, Probe, added_key, is_added
+from lab.recordings.formats import FORMATS
 from lab.recordings.model import GLOBAL, Memory, Recording
-from lab.recordings.readers import FORMATS, Library, read_library
+from lab.recordings.readers import Library, read_library
 from lab.runs.manifest import Haystack, HaystackCounts
 from lab.systems.openclaw.memory import is_hard_rule
 from lab.systems.openclaw.near_duplicate import NearDuplicates, normal_text

@@ -19,9 +19,10 @@ from lab.embedding.endpoint import from_cache_alone
 from lab.embedding.vectors import StoredVectors, embedder_named
 from lab.golden.files import read_golden
 from lab.golden.model import GoldenSet, Probe, is_added
+from lab.recordings.formats import format_named
 from lab.recordings.model import EQUAL, GLOBAL, MUST, UNKNOWN, Memory, Recording, equal_conversations
 from lab.recordings.origins import Origins
-from lab.recordings.readers import Library, format_named, of_origins, read_library, with_golden
+from lab.recordings.readers import Library, of_origins, read_library, with_golden
 from lab.replay.haystack import default_haystack, fill, supply_format, without_absent
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import SOURCES, Source

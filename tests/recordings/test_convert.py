@@ -17,10 +17,11 @@ from lab.golden.files import golden_bytes, read_golden
 from lab.golden.model import Judgement, Probe
 from lab.recordings.catalogue import CATALOGUE
 from lab.recordings.convert import CARD, convert, recording_lines
+from lab.recordings.formats import FORMATS
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.native import line_schema
 from lab.recordings.native import read as read_native
-from lab.recordings.readers import FORMATS, Library, read_library, with_golden
+from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.run import run_replay
 from lab.runs.request import ReplayRequest
 

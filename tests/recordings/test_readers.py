@@ -15,8 +15,9 @@ from lab.base.errors import UnusableInput
 from lab.golden.files import read_golden
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings import native
+from lab.recordings.formats import FORMATS, VARIANTS, format_named
 from lab.recordings.model import Recording
-from lab.recordings.readers import FORMATS, VARIANTS, check_probes, files_of, format_named, read_library, with_golden
+from lab.recordings.readers import check_probes, files_of, read_library, with_golden
 from lab.recordings.validate import Counts, validate
 
 Write = Callable[..., Path]

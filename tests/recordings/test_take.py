@@ -14,7 +14,8 @@ from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
 from lab.base.files import atomic_folder
 from lab.recordings.catalogue import CATALOGUE, Entry, Known, entry_of, identified
 from lab.recordings.convert import take
-from lab.recordings.readers import FORMATS, read_library
+from lab.recordings.formats import FORMATS
+from lab.recordings.readers import read_library
 from lab.recordings.validate import validate
 
 Sample = Callable[[str, Path], Path]

@@ -14,8 +14,9 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.recordings.formats import format_named
 from lab.recordings.model import Memory, Recording, Turn
-from lab.recordings.readers import Library, format_named
+from lab.recordings.readers import Library
 from lab.replay.memories_from import read_stored, table_read, with_stored
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.kit import Rows

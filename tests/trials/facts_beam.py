@@ -29,8 +29,8 @@ from lab.memory.facts.view import View, current, lint
 from lab.memory.ledger.ingest import ingest
 from lab.memory.ledger.ledger import stamp
 from lab.recordings import beam
+from lab.recordings.formats import FORMATS
 from lab.recordings.model import Recording
-from lab.recordings.readers import FORMATS
 
 UPDATE = "knowledge_update"
 

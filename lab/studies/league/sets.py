@@ -15,7 +15,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import file_name
 from lab.base.formatting import choices
 from lab.base.set_registry import SHIPPED, is_shipped, recordings_at
-from lab.recordings.readers import FORMATS
+from lab.recordings.formats import FORMATS
 from lab.runs.request import ReplayRequest, arguments
 
 # Options of one set.
