@@ -9,8 +9,8 @@ import typer
 
 from lab.base.errors import UnusableInput
 from lab.cli import options
-from lab.cli.options import LABELLED, takes_replay_options
 from lab.cli.output import announce, emit, emit_folded, emit_table, emit_trial
+from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.cli.results import Result
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ def sets(incomplete: str) -> list[str]:
 
 def formats(incomplete: str) -> list[str]:
     """Return the formats of recordings."""
-    from lab.recordings.readers import FORMATS, VARIANTS
+    from lab.recordings.formats import FORMATS, VARIANTS
 
     return _those((*FORMATS, *VARIANTS), incomplete)
 

@@ -13,8 +13,8 @@ import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
-from lab.cli.options import Profile
 from lab.cli.output import emit_folded, emit_next, emit_table
+from lab.cli.replay_options import Profile
 from lab.cli.results import Result
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import typer
 from lab.base.formatting import counted, duration, interval, signed
 from lab.cli import options
 from lab.cli.output import announce, emit, emit_folded, emit_table, emit_trial
-from lab.cli.replay import emit_card, latency_json, stages_of
 from lab.cli.results import Result
+from lab.cli.score import emit_card, latency_json, stages_of
 
 if TYPE_CHECKING:
     from lab.compare.paired import Comparison

@@ -5,43 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from lab.base.errors import LabError, UnusableInput
 from lab.base.formatting import choices
 from lab.cli import completion
 from lab.cli.output import announce, emit, emit_folded, emit_indented, emit_table, report_to_ci
-from lab.cli.results import Result, command_name
-from lab.cli.self_test import self_test
+from lab.cli.results import Result
 from lab.cli.verdict_tables import emit_verdict
 
 KEPT = ("keep", "pass", "fail")
-JUDGE = "judge"
-
-
-class Commands(TyperGroup):
-    """A group whose default command is :data:`JUDGE`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse ``lab gate DIR`` as ``lab gate judge DIR``."""
-        if any(word.partition("=")[0] == "--receipts" for word in args):
-            raise UnusableInput("lab gate --receipts AUDIT is now lab gate AUDIT")
-        # A shell that completes the first word may want a subcommand.
-        is_named = args[0] in self.commands if args else ctx.resilient_parsing
-        return super().parse_args(ctx, args if is_named else [JUDGE, *args])
-
-
-class Judge(TyperCommand):
-    """The default command of the group. Its help lists the other commands."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options, then the commands of the group."""
-        super().format_options(ctx, formatter)
-        if ctx.parent is not None and isinstance(ctx.parent.command, Commands):
-            ctx.parent.command.format_commands(ctx.parent, formatter)
 
 
 def policies(
@@ -207,9 +182,3 @@ def judge(
         emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
 
     return Result(verdict, show, error=typer.Exit(EXIT[status]))
-
-
-gate = typer.Typer(cls=Commands, help="Judge a run by a policy; list policies, print schemas.")
-gate.command(JUDGE, cls=Judge)(judge)
-for command in (policies, schema, self_test):
-    gate.command(command_name(command))(command)

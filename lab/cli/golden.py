@@ -11,11 +11,11 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.base.set_registry import golden_at, recordings_at
-from lab.cli import options
+from lab.cli import options, replay_options
 from lab.cli.golden_judge import judge
 from lab.cli.golden_tables import emit_agreement, emit_differences, emit_run
-from lab.cli.options import takes_replay_options
 from lab.cli.output import announce, emit, emit_folded, emit_list, emit_table
+from lab.cli.replay_options import takes_replay_options
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
@@ -107,10 +107,10 @@ def lint(
     path: options.GoldenSet,
     recordings: RecordingsOf = None,
     format: FormatOf = OWN_FORMAT,  # noqa: A002 - the name of the option
-    memories: options.Memories = None,
-    memories_from: options.MemoriesFrom = None,
-    haystack: options.Haystack = None,
-    haystack_from: options.HaystackFrom = None,
+    memories: replay_options.Memories = None,
+    memories_from: replay_options.MemoriesFrom = None,
+    haystack: replay_options.Haystack = None,
+    haystack_from: replay_options.HaystackFrom = None,
     run: Annotated[Path | None, typer.Option(help="A run: show the share of its returned memories judged.")] = None,
     baseline: Annotated[
         str | None, typer.Option(help="With --candidate: two arms of --run to measure power with.")
@@ -262,8 +262,8 @@ def agree(
     third: Annotated[Path | None, typer.Argument(metavar="[C]", parser=golden_at, help="By a third judge.")] = None,
     recordings: RecordingsOf = None,
     format: FormatOf = OWN_FORMAT,  # noqa: A002 - the name of the option
-    memories: options.Memories = None,
-    memories_from: options.MemoriesFrom = None,
+    memories: replay_options.Memories = None,
+    memories_from: replay_options.MemoriesFrom = None,
     pool: Annotated[
         Path | None, typer.Option(help="Count only the memories of this pool, not all that are visible at a turn.")
     ] = None,

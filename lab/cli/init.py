@@ -13,7 +13,7 @@ import typer
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import Announce, counted
 from lab.base.progress import each_once
-from lab.cli import options
+from lab.cli import options, replay_options
 from lab.cli.baseline import today
 from lab.cli.output import announce, emit, emit_folded, emit_notes, emit_suspects, emit_table, emit_trial, is_terminal
 from lab.cli.results import Result
@@ -72,8 +72,8 @@ def init(
     ] = False,
     turns: Annotated[int, typer.Option(min=1, help="Number of turns to pool for judging.")] = TURNS,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of these turns.")] = 0,
-    origin: options.Origins = PERSONS,
-    embedder: options.Embedder = "all-MiniLM-L6-v2",
+    origin: replay_options.Origins = PERSONS,
+    embedder: replay_options.Embedder = "all-MiniLM-L6-v2",
     jobs: options.Jobs = 1,
     date: options.Day = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,

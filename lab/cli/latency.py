@@ -10,8 +10,8 @@ import typer
 
 from lab.base.formatting import milliseconds
 from lab.cli import options
-from lab.cli.options import LABELLED, takes_replay_options
 from lab.cli.output import announce
+from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.cli.results import Result
 from lab.cli.study import finish
 from lab.report.study import Part, Study

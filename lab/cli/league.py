@@ -10,8 +10,8 @@ import typer
 
 from lab.base.errors import CannotMeasure
 from lab.cli import completion, options
-from lab.cli.options import takes_replay_options
 from lab.cli.output import announce
+from lab.cli.replay_options import takes_replay_options
 from lab.cli.results import Result
 from lab.cli.study import conclude
 from lab.report.study import Part, Study

@@ -46,6 +46,7 @@ CHECKS = (
 EARLIER_OPTIONS = {
     "--yes": ("--write", "--yes is now --write"),
     "--dry-run": ("--write", "there is no --dry-run: without --write, nothing is changed"),
+    "--receipts": ("--inconclusive-as", "lab gate --receipts AUDIT is now lab gate AUDIT"),
     "--force": ("--max-fragments", "there is no --force: lower --max-fragments or --max-unindexed"),
 }
 

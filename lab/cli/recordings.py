@@ -10,14 +10,15 @@ import typer
 
 from lab.base.errors import CheckFailed
 from lab.base.formatting import counted
-from lab.cli import completion, options
+from lab.cli import completion, replay_options
 from lab.cli.output import emit, emit_folded, emit_indented, emit_list, emit_suspects, emit_table
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.recordings.convert import Converted, Taken
+    from lab.recordings.formats import Format
     from lab.recordings.inventory import Inventory
-    from lab.recordings.readers import Format, Library
+    from lab.recordings.readers import Library
     from lab.recordings.validate import Validation
 
 
@@ -32,7 +33,7 @@ def list_(
     Shows the licence of each public set, or with FORMAT its kinds of memory, its origin and the known checksums.
     """
     from lab.recordings.catalogue import CATALOGUE
-    from lab.recordings.readers import FORMATS, VARIANTS, format_named
+    from lab.recordings.formats import FORMATS, VARIANTS, format_named
 
     formats = [format_named(format)] if format else list(FORMATS.values())
     known = {entry.format: entry for entry in CATALOGUE}
@@ -78,9 +79,9 @@ def list_(
 
 
 def validate(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
-    memories_from: options.CheckedMemories = None,
+    path: replay_options.Recordings,
+    format: replay_options.Format,  # noqa: A002 - the name of the option
+    memories_from: replay_options.CheckedMemories = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit code 1 also for warnings, such as a skipped record.")
     ] = False,
@@ -146,8 +147,8 @@ def _emit_inventory(inventory: Inventory) -> None:
 
 
 def import_(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
+    path: replay_options.Recordings,
+    format: replay_options.Format,  # noqa: A002 - the name of the option
     out: Annotated[Path, typer.Option("--out", help="The folder to create: new, or made from the same files.")],
     strict: Annotated[bool, typer.Option("--strict", help="Refuse files whose checksum is unknown.")] = False,
 ) -> Result:
@@ -178,10 +179,10 @@ def _show_taken(taken: Taken, form: str) -> None:
 
 
 def convert(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
+    path: replay_options.Recordings,
+    format: replay_options.Format,  # noqa: A002 - the name of the option
     out: Annotated[Path, typer.Option("--out", help="The folder to create, with datasets/NAME and golden/NAME.")],
-    memories: options.Memories = None,
+    memories: replay_options.Memories = None,
     name: Annotated[str | None, typer.Option(help="NAME of the set. [default: the name of the format]")] = None,
     scopes: Annotated[
         str, typer.Option(help="raw, or validate scopes like scopePolicy.validationMode: normalize or strict.")

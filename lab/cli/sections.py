@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import CompletionItem, TyperCommand, TyperGroup  # type: ignore[attr-defined]  # private types
 
 from lab.base.errors import UnusableInput
 
@@ -20,11 +20,15 @@ class Entry(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group of commands by heading: its line in the help of ``lab``, and what its own help adds to that."""
+    """A group of commands by heading: its line in the help of ``lab``, and what its own help adds to that.
+
+    ``default`` is the command that is meant where none is named.
+    """
 
     help: str
     sections: Mapping[str, Mapping[str, Entry]]
     more: str = ""
+    default: str = ""
 
 
 FILES = "lab.memory.cli.memory_files"
@@ -43,6 +47,18 @@ STUDY = Group(
             "latency": Entry("lab.cli.latency", "Measure the latency of arms over live stores."),
         }
     },
+)
+GATE = Group(
+    "Judge a run by a policy; list policies, print schemas.",
+    {
+        "Commands": {
+            "judge": Entry("lab.cli.gate", "Judge a run, an audit of live receipts, or both, by a policy."),
+            "policies": Entry("lab.cli.gate", "List the shipped policies."),
+            "schema": Entry("lab.cli.gate", "Print the JSON Schema (2020-12) of verdict.json or of a policy."),
+            "self-test": Entry("lab.cli.self_test", "Test the gate: inject faults and list which are caught."),
+        }
+    },
+    default="judge",
 )
 NIGHTLY = Group(
     "Replay a plan repeatedly; compare with approved baselines.",
@@ -111,7 +127,7 @@ SECTIONS: dict[str, dict[str, Entry | Group]] = {
         "init": Entry("lab.cli.init", "Judge a change on the sessions of a live host."),
         "demo": Entry("lab.cli.demo", "Replay, score, judge and chart the shipped conversations."),
         "replay": Entry("lab.cli.replay", "Replay recordings turn by turn through one or more arms."),
-        "score": Entry("lab.cli.replay", "Score a run: means of the headline measures by arm."),
+        "score": Entry("lab.cli.score", "Score a run: means of the headline measures by arm."),
         "compare": Entry("lab.cli.compare", "Compare two arms over the same turns."),
         "explain": Entry("lab.cli.compare", "Explain one turn: why memories were injected or dropped."),
         "missed": Entry("lab.cli.missed", "Count the relevant memories that each arm missed, by cause."),
@@ -120,7 +136,7 @@ SECTIONS: dict[str, dict[str, Entry | Group]] = {
         "diff": Entry("lab.cli.diff", "Compare two runs exactly, column by column of every receipt."),
     },
     "Judge": {
-        "gate": Entry("lab.cli.gate", "Judge a run by a policy; list policies, print schemas."),
+        "gate": GATE,
         "acceptance": Entry("lab.cli.acceptance", "Judge the acceptance criteria of the design documents."),
         "nightly": NIGHTLY,
         "canary": CANARY,
@@ -159,16 +175,18 @@ MOVED = {
 class LazyCommands(dict[str, Any]):
     """The commands of a group by name, each imported when it is first looked up."""
 
-    def __init__(self, entries: Mapping[str, Entry | Group], words: tuple[str, ...]) -> None:
+    def __init__(self, entries: Mapping[str, Entry | Group], words: tuple[str, ...], default: str) -> None:
         super().__init__(dict.fromkeys(entries))
-        self._entries, self._words = entries, words
+        self._entries, self._words, self._default = entries, words, default
 
     def __getitem__(self, name: str) -> Any:
         """Return a command; raise :class:`KeyError` if there is none of this name."""
         if super().__getitem__(name) is None:
-            entry = self._entries[name]
+            entry, kind = self._entries[name], DefaultCommand if name == self._default else TyperCommand
             self[name] = (
-                _group(entry, (*self._words, name)) if isinstance(entry, Group) else _imported(name, entry, self._words)
+                _group(entry, (*self._words, name))
+                if isinstance(entry, Group)
+                else _imported(name, entry, self._words, kind)
             )
         return super().__getitem__(name)
 
@@ -188,7 +206,7 @@ class LazyCommands(dict[str, Any]):
         return [(name, self[name]) for name in self]
 
 
-def _imported(name: str, entry: Entry, words: tuple[str, ...]) -> Any:
+def _imported(name: str, entry: Entry, words: tuple[str, ...], kind: type[TyperCommand]) -> Any:
     """Return a command of the group with the given words.
 
     Its module has under its name a function, a tuple of the functions of a group, or the group.
@@ -206,7 +224,7 @@ def _imported(name: str, entry: Entry, words: tuple[str, ...]) -> Any:
     if isinstance(found, typer.Typer):
         app.add_typer(found, name=name)
     else:
-        app.command(name)(found)
+        app.command(name, cls=kind)(found)
     print_results(app)
     add_examples(app, *words)
     return typer.main.get_group(app).commands[name]
@@ -214,7 +232,8 @@ def _imported(name: str, entry: Entry, words: tuple[str, ...]) -> Any:
 
 def _group(group: Group, words: tuple[str, ...]) -> LazyGroup:
     text = f"{group.help} {group.more}".strip()
-    return LazyGroup(group.sections, words, name=words[-1], help=text, no_args_is_help=True, rich_markup_mode=None)
+    more = {"help": text, "no_args_is_help": True, "rich_markup_mode": None}
+    return LazyGroup(group.sections, words, group.default, name=words[-1], **more)
 
 
 def require_present(words: Sequence[str]) -> None:
@@ -225,6 +244,16 @@ def require_present(words: Sequence[str]) -> None:
             raise UnusableInput(f"lab {old} is now lab {MOVED[old]}")
 
 
+class DefaultCommand(TyperCommand):
+    """The default command of a group. Its help lists all commands of the group."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, then the commands of the group."""
+        super().format_options(ctx, formatter)
+        if ctx.parent is not None:
+            ctx.parent.command.format_commands(ctx.parent, formatter)
+
+
 class LazyGroup(TyperGroup):
     """A group of commands. Its help lists them in sections, and imports none of them.
 
@@ -232,14 +261,22 @@ class LazyGroup(TyperGroup):
     """
 
     def __init__(
-        self, sections: Mapping[str, Mapping[str, Entry | Group]], words: tuple[str, ...], **options: Any
+        self,
+        sections: Mapping[str, Mapping[str, Entry | Group]],
+        words: tuple[str, ...],
+        default: str = "",
+        **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._sections, self._words = sections, words
-        self.commands = LazyCommands({name: one for part in sections.values() for name, one in part.items()}, words)
+        self._sections, self._words, self._default = sections, words, default
+        entries = {name: one for part in sections.values() for name, one in part.items()}
+        self.commands = LazyCommands(entries, words, default)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of a command. A group that was a command before answers the options of that one."""
+        # A shell that completes the first word may want a command.
+        if self._default and not (args[0] in self.commands if args else ctx.resilient_parsing):
+            args = [self._default, *args]
         if self._words and args and args[0].startswith("-") and args[0] != "--help" and not ctx.resilient_parsing:
             require_present(self._words)
         return super().parse_args(ctx, args)
@@ -249,6 +286,12 @@ class LazyGroup(TyperGroup):
         if not self._words and args[0] not in self.commands and not ctx.resilient_parsing:
             require_present(args)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and the options that begin with a word."""
+        entries = {name: entry for section in self._sections.values() for name, entry in section.items()}
+        found = [CompletionItem(name, help=one.help) for name, one in entries.items() if name.startswith(incomplete)]
+        return found + super(TyperGroup, self).shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the sections: a heading, and a line for each command."""

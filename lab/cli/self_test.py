@@ -9,8 +9,9 @@ import typer
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import markdown
-from lab.cli.options import Embedder, Jobs
+from lab.cli.options import Jobs
 from lab.cli.output import announce, emit, emit_folded, emit_table
+from lab.cli.replay_options import Embedder
 from lab.cli.results import Result
 from lab.report.tables import markdown_table, show
 

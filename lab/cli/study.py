@@ -13,8 +13,8 @@ import typer
 from lab.base.errors import CannotMeasure
 from lab.base.formatting import bracketed, counted, signed
 from lab.cli import options
-from lab.cli.options import LABELLED, TURNS, takes_replay_options
 from lab.cli.output import announce, emit, emit_folded, emit_notes, emit_table, emit_trial
+from lab.cli.replay_options import LABELLED, TURNS, takes_replay_options
 from lab.cli.results import Result
 from lab.cli.verdict_tables import WIDTH, emit_command
 from lab.report.study import Part, Study

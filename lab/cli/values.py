@@ -65,4 +65,4 @@ _VALUES, _OF_TYPER = _Values(), TyperOption.get_runtime_param
 def convert_plainly() -> None:
     """Let the parameters of commands take their values as this module describes."""
     for kind in (TyperArgument, TyperOption):
-        kind.get_runtime_param = lambda _: _VALUES  # type: ignore[assignment,method-assign,return-value]
+        kind.get_runtime_param = lambda _: _VALUES  # type: ignore[assignment,method-assign,return-value]  # same methods

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import typer
 
-from lab.cli.gate import JUDGE
 from lab.cli.main import app
+from lab.cli.sections import GATE
 from lab.gate.policy import shipped_policies
-from lab.recordings.readers import FORMATS
+from lab.recordings.formats import FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "reports" / "example"
@@ -65,10 +65,10 @@ def _problem(words: list[str]) -> str | None:
     while rest and hasattr(command, "commands") and rest[0] in command.commands:
         command = command.commands[rest.pop(0)]
     if hasattr(command, "commands"):
-        if JUDGE not in command.commands:
+        if GATE.default not in command.commands:
             known = {"--help", *(name for parameter in command.params for name in parameter.opts)}
             return None if not rest or rest[0] in known else f"no command {rest[0]}"
-        command = command.commands[JUDGE]
+        command = command.commands[GATE.default]
     options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     for word in rest:
         if re.match(r"--?[a-zA-Z]", word) and word.partition("=")[0] not in options | {"--help"}:

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from lab.cli import compare as compare_verb
-from lab.cli.replay import score
+from lab.cli.score import score
 from lab.cli.verdict_tables import emit_verdict
 from lab.compare.paired import compare_arms
 from lab.gate.outputs import junit, summary

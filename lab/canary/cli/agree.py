@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.base.errors import CheckFailed
-from lab.cli.options import takes_replay_options
 from lab.cli.output import SHOWN, announce, emit, emit_folded, emit_table
+from lab.cli.replay_options import takes_replay_options
 from lab.cli.results import Result
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import typer
 from lab.base.config_env import config_if_named
 from lab.base.errors import CheckFailed, NotComparable
 from lab.base.formatting import counted, sentence, together
-from lab.cli.options import TURNS, takes_replay_options
 from lab.cli.output import announce, emit, emit_folded, emit_indented, emit_notes, emit_table, emit_trial
+from lab.cli.replay_options import TURNS, takes_replay_options
 from lab.cli.results import Result
 
 if TYPE_CHECKING:

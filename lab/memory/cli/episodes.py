@@ -13,7 +13,7 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.base.formatting import choices, counted, shortened
 from lab.base.set_registry import is_shipped, recordings_at, shown_path
-from lab.cli import completion, options
+from lab.cli import completion, replay_options
 from lab.cli.options import Write, in_utc
 from lab.cli.output import counting, emit, emit_folded, emit_table
 from lab.cli.results import Result, changed, command_name
@@ -105,7 +105,7 @@ def ingest(
 
 def embed(
     ledger: Ledger,
-    embedder: options.Embedder = DEFAULT_MODEL,
+    embedder: replay_options.Embedder = DEFAULT_MODEL,
     scope: Scope = None,
     write: Write = False,
 ) -> Result:
@@ -136,7 +136,7 @@ def search(
         str | None, typer.Option(metavar="QUERY", help="The query in English, searched by vectors as well.")
     ] = None,
     scope: Scope = None,
-    embedder: options.Embedder = DEFAULT_MODEL,
+    embedder: replay_options.Embedder = DEFAULT_MODEL,
     profile: Profile = "seed",
     trace: Annotated[bool, typer.Option("--trace", help="With --json, print the ranking of each search.")] = False,
 ) -> Result:
@@ -259,7 +259,7 @@ def _format_of(recording: Path, given: str | None) -> str:
         return given or "lab"
     if ingesting.is_spool(recording):
         return ingesting.SPOOL
-    raise options.missing_format(recording)
+    raise replay_options.missing_format(recording)
 
 
 def _vectors(embedder: str) -> Vectors:

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from lab.base.errors import CannotMeasure, CheckFailed, LabError, UnusableInput
-from lab.cli.options import Profile, Write
+from lab.cli.options import Write
 from lab.cli.output import announce_folded, emit
+from lab.cli.replay_options import Profile
 from lab.cli.results import Result, changed
 from lab.embedding.embedder import DOCUMENT, Embedder, Role
 from lab.embedding.vectors import embedder_named

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from lab.base.formatting import counted
-from lab.cli import options
+from lab.cli import replay_options
 from lab.cli.output import emit, emit_table
 from lab.cli.results import Result
 
 
 def observe(
-    path: options.Recordings,
-    format: options.Format,  # noqa: A002 - the name of the option
+    path: replay_options.Recordings,
+    format: replay_options.Format,  # noqa: A002 - the name of the option
     out: Annotated[Path, typer.Option("--out", help="The folder for the logs, one per conversation.")],
     tokens: Annotated[
         int, typer.Option(min=16, max=1_000_000, help="Tokens of both blocks together: log and raw buffer.")
