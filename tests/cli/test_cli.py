@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
-HEAVY = ("torch", "lancedb", "pandas", "matplotlib", "scipy", "numpy")
 COMPARE = ("compare", "run", "--baseline", "none", "--candidate", "hybrid")
 EXPLAIN = ("explain", "run", "den/s03/t01", "--arm", "tier_quota_v1")
 EXPLAINED = ["turn", "arm", "visible", "injected", "runners_up", "gold", "misleading", "marks"]
@@ -27,22 +26,6 @@ EXPLAINED += ["reasons", "causes", "places", "receipt"]
 # What makes the run of the small set a trial.
 TRIAL = ["embedder hashing, which is for tests"]
 WORDS = ("wombatmemory", "quokkaturn")
-
-
-# What a command loads decides how fast it starts.
-@pytest.mark.parametrize(
-    "work",
-    ["import lab", "import atexit, lab.cli.main; sys.argv[1:] = ['--help']; atexit.register(end); lab.cli.main.main()"],
-)
-@pytest.mark.process
-def test_help_and_import_load_nothing_heavy(work: str) -> None:
-    code = f"""import sys
-end = lambda: print("loaded", sorted(set({HEAVY!r}) & set(sys.modules)))
-{work}
-end()"""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "loaded []"
-    assert ("replay" in done.stdout) == ("--help" in work)
 
 
 @pytest.mark.process
