@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from harness import PROJECT, Bench, Side, Sides, ratio
@@ -31,13 +33,13 @@ SWEEP_ALONE = (
 )
 
 
-def python(bench: Bench, *words: str | Path) -> None:
-    """Run Python with the measured lab in the folder of the benchmark."""
+def python(bench: Bench, *words: str | Path, folder: Path | None = None, **more: str) -> None:
+    """Run Python with the measured lab, by default in the folder of the benchmark; ``more`` is of the environment."""
     # Bytecode is compiled in the warm-up round on both sides, as in an installed package.
     compiled = {"PYTHONPYCACHEPREFIX": str(bench.folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
-    known = os.environ | {"PYTHONPATH": str(Path(lab.__file__).parents[1])} | compiled
+    known = os.environ | {"PYTHONPATH": str(Path(lab.__file__).parents[1])} | compiled | more
     done = subprocess.run(
-        [sys.executable, *words], cwd=bench.folder, env=known, capture_output=True, text=True, check=False
+        [sys.executable, *words], cwd=folder or bench.folder, env=known, capture_output=True, text=True, check=False
     )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
@@ -73,10 +75,54 @@ def own_set(bench: Bench) -> Sides:
     return Sides(replay_and_score(bench, OWN, "lab"), importing(bench, "lancedb", "pandas"))
 
 
-@ratio("help", about="lab --help over a Python that does nothing.")
-def shows_help(bench: Bench) -> Sides:
-    """The time of ``lab --help``."""
-    return Sides(Side("lab --help", lambda: python(bench, "-m", "lab", "--help")), importing(bench))
+# Commands that answer at once, and how many times the processor time of a Python that does nothing each may take.
+ANSWERS: dict[str, tuple[str, float]] = {
+    "help": ("--help", 10),
+    "completion": ("", 10),
+    "measures": ("score --list", 10),
+    "gate-policies": ("gate policies", 10),
+    "config-check": ("config check engine.json", 25),
+    "runs-list": ("runs list .", 10),
+    "explain": ("explain run translator-desk/s01/t01", 25),
+}
+# A sample is the mean of so many processes.
+PROCESSES = 8
+# What a shell runs to complete ``lab rep``.
+COMPLETED = {"_LAB_COMPLETE": "complete_bash", "COMP_WORDS": "lab rep", "COMP_CWORD": "1"}
+ENTRY = "import sys; sys.argv[0] = 'lab'; from lab.__main__ import main; main()"
+
+
+def answers(bench: Bench, name: str) -> Sides:
+    """The processor time of a command in a folder with a run of the shipped set, relative to Python's."""
+
+    words, _ = ANSWERS[name]
+
+    def place() -> Path:
+        folder = bench.new_folder()
+        folder.mkdir()
+        (folder / "engine.json").write_text('{"autoRecall": {"maxItems": 6}}', encoding="utf-8")
+        if "run" in words:
+            python(bench, "-m", "lab", "replay", OWN, "--format", "lab", *ARMS, "--out", folder / "run")
+        return folder
+
+    def spent(*words: str, **more: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        for _ in range(PROCESSES):
+            python(bench, *words, folder=folder, **more)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return 1e3 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / PROCESSES
+
+    folder, more = bench.keep("answers", "run" in words, place), {} if words else COMPLETED
+    return Sides(
+        Side(f"lab {words or name}", lambda: spent("-c", ENTRY, *words.split(), **more), unit="ms of a processor"),
+        Side("python -c pass", lambda: spent("-c", "pass"), unit="ms of a processor"),
+    )
+
+
+for name, (words, most) in ANSWERS.items():
+    ratio(name, at_most=most, about=f"Processor time of lab {words or name}, over a Python that does nothing.")(
+        partial(answers, name=name)
+    )
 
 
 def grids(bench: Bench) -> tuple[Path, Path]:
