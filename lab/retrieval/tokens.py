@@ -42,6 +42,8 @@ ENGLISH: tuple[str, ...] = tuple(_WORDS.split())
 # Whether a text must not be kept in a readable form.
 IsPrivate = Callable[[str], bool]
 _RUN = regex(r"\w+")
+# How many texts are tokenised in one call, and a word that stands between two of them; it is its own stem.
+JOINED, MARK = 64, "xqzvxqzv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +141,11 @@ class Tokens:
             with quiet_lance(), tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
                 table = _table_with_index(folder, self.settings)
 
-                def split(text: str) -> list[str]:
-                    return words_of(table, searchable(text))
-
                 private = [text for text in missing if self._is_private and self._is_private(text)]
-                self._private.update((text, split(text)) for text in private)
+                self._private.update(zip(private, words_of_each(table, private), strict=True))
                 self._cache.fill(
                     [text for text in missing if text not in self._private],
-                    lambda part: _listed(list(map(split, part))),
+                    lambda part: _listed(words_of_each(table, part)),
                     lambda _: None,
                 )
         return len(missing)
@@ -173,6 +172,25 @@ class Tokens:
 def words_of(table: Any, text: str) -> list[str]:
     """Return the words of a text as the index of a LanceDB table splits it."""
     return [token.text for token in table.tokenize(text, column="index_text")]
+
+
+def words_of_each(table: Any, texts: Sequence[str]) -> list[list[str]]:
+    """Return the words of the searchable parts of several texts.
+
+    A call of LanceDB takes as long as thousands of words, so that texts are joined, with a line of :data:`MARK` between
+    two. Lines are split into words each by itself. If a text has the mark, all are split one by one.
+    """
+    found: list[list[str]] = []
+    for start in range(0, len(texts), JOINED):
+        part = list(map(searchable, texts[start : start + JOINED]))
+        rows: list[list[str]] = [[]]
+        for word in words_of(table, f"\n{MARK}\n".join(part)):
+            if word == MARK:
+                rows.append([])
+            else:
+                rows[-1].append(word)
+        found += rows if len(rows) == len(part) else [words_of(table, text) for text in part]
+    return found
 
 
 def distinct_text(text: str, words: Sequence[str], split: Callable[[str], list[str]]) -> str:

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lab.retrieval.tokens import ENGLISH, ScanWords, TextSettings, Tokens, words_under
+from lab.retrieval.quiet import quiet_lance
+from lab.retrieval.tokens import (
+    ENGLISH,
+    JOINED,
+    MARK,
+    ScanWords,
+    TextSettings,
+    Tokens,
+    _table_with_index,
+    searchable,
+    words_of,
+    words_of_each,
+    words_under,
+)
 
 FUNCTION_WORDS = "the and of is with they this"
 TOPIC_WORDS = ["will", "die", "bin", "not"]
@@ -16,6 +32,12 @@ def words(text: str, settings: TextSettings | None = None) -> list[str]:
     tokens = Tokens(settings or TextSettings())
     tokens.prepare([text])
     return tokens.of([text])[0]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with quiet_lance():
+        return _table_with_index(str(tmp_path_factory.mktemp("table")), TextSettings())
 
 
 def test_tokens_split_a_chinese_sentence_into_several_words() -> None:
@@ -64,6 +86,24 @@ def test_prepare_tokenises_only_new_texts(tmp_path: Path, monkeypatch: pytest.Mo
     again = Tokens(TextSettings())
     assert again.prepare(["deploy gateway", "備份", "rollback"]) == 0
     assert again.of(["rollback", "deploy gateway"]) == [["rollback"], ["deploy", "gateway"]]
+
+
+@given(st.lists(st.text(max_size=20) | st.sampled_from(["", MARK, f"a {MARK.upper()}", "\u0301e", "板遊"]), max_size=5))
+def test_words_of_each_are_those_of_each_text_alone(table: Any, texts: list[str]) -> None:
+    assert words_of_each(table, texts) == [words_of(table, searchable(text)) for text in texts]
+
+
+def test_words_of_each_takes_one_call_for_many_texts(table: Any) -> None:
+    calls: list[str] = []
+
+    class Counting:
+        def tokenize(self, text: str, column: str) -> Any:
+            calls.append(text)
+            return table.tokenize(text, column=column)
+
+    texts = [f"deploy gateway {number}" for number in range(2 * JOINED)]
+    assert words_of_each(Counting(), texts)[-1] == ["deploy", "gateway", f"{2 * JOINED - 1}"]
+    assert len(calls) == 2
 
 
 def test_tokens_of_different_settings_are_cached_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
