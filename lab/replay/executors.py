@@ -336,7 +336,8 @@ def _dask(where: str, jobs: int) -> Iterator[Workers]:
                 client.wait_for_workers(1, timeout=TIMEOUT)
             except TimeoutError:
                 raise CannotMeasure(f"--dask {where}: the scheduler has no workers") from None
-            pool = _Checked(client.get_executor(), packages())
+            # Not pure: Dask would hash all of a task to find equal ones, which takes as long as half of its replay.
+            pool = _Checked(client.get_executor(pure=False), packages())
             yield Workers(pool, sum(client.ncores().values()), where == LOCAL)
         finally:
             client.close()
