@@ -27,6 +27,14 @@ def set_up() -> None:
     atexit.register(gc.freeze)
 
 
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not available on this platform
+        return os.cpu_count() or 1
+
+
 @contextmanager
 def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of ``count`` worker processes, and kill them if the block raises.

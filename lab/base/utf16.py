@@ -44,6 +44,8 @@ def utf8_pieces(text: str) -> Iterator[bytes]:
 
 def js_length(text: str) -> int:
     """Return the length in UTF-16 code units: a character above U+FFFF counts 2."""
+    if text.isascii():
+        return len(text)
     if len(text) > PIECE:
         return sum(map(js_length, pieces(text)))
     return len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.base.formatting import counted, duration, interval, signed
-from lab.cli import options
 from lab.cli.output import announce, emit, emit_folded, emit_table, emit_trial
 from lab.cli.results import Result
 from lab.cli.score import emit_card, latency_json, stages_of
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "recency", "random", "none", "oracle")
 BASELINE, CANDIDATE = "tier_first_v1", "tier_quota_v1"
-STEPS = ("replay", "scores", "saturation", "gate", "report")
+STEPS = ("replay", "scores", "gate", "saturation", "report")
 POLICY = "rollout"
 
 
@@ -38,14 +37,18 @@ def demo(
         Path | None,
         typer.Option("--out", help="The run directory. [default: reports/demo; with --all reports/demo-all]"),
     ] = None,
-    jobs: options.Jobs = 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Number of processes. [default: one for each processor]")
+    ] = None,
 ) -> Result:
     """Replay, score, judge and chart the shipped conversations.
 
-    Ends with the verdict of policy rollout. Its exit code is 0 whatever the verdict says: the demo only shows it.
+    The table and the verdict of policy rollout come first, then charts and a page. Its exit code is 0 whatever the
+    verdict says: the demo only shows it.
 
     Without --all these are the 24 of version 0.1, however many are added: time and figures stay the same.
     """
+    from lab.base.processes import processors
     from lab.base.set_registry import DEMO, shipped
     from lab.compare.paired import compare_arms
     from lab.gate.action import why
@@ -67,6 +70,7 @@ def demo(
     others = {path.stem for path in recordings.glob("*.jsonl")} - set(DEMO)
     chosen = DEMO if others and not everything else ()
     request = ReplayRequest(str(recordings), "lab", ARMS, golden=str(golden), scope="recorded", conversation=chosen)
+    jobs = jobs or processors()
     took: dict[str, float] = {}
     with _step("replay", took):
         run = run_replay(request, out, jobs=jobs, announce=announce).run
@@ -75,15 +79,9 @@ def demo(
         summary = summarise(scores, read_gold(run), run.arms)
         comparison = compare_arms(run, BASELINE, CANDIDATE, scores=scores)
         times = stages_of(run)
-    with _step("saturation", took):
-        if not (run.path / SATURATION).exists():
-            points = saturation(request, seeds=3, jobs=jobs, announce=announce)
-            write_points(SaturationPoint, points, run.path / SATURATION)
     with _step("gate", took):
         verdict = judge(read_policy(POLICY), run)
         write_verdict(verdict, run.path)
-    with _step("report", took):
-        built = write_report(run, BASELINE, CANDIDATE)
     found = {
         "run": str(out),
         "trial": list(trial(run.manifest)),
@@ -91,8 +89,6 @@ def demo(
         "latency": latency_json(times),
         "comparison": comparison.as_json(),
         "verdict": verdict.as_json(),
-        "files": [str(file) for file in built.files],
-        "seconds": {name: round(spent, 1) for name, spent in took.items()},
     }
 
     def show(found: dict[str, Any]) -> None:
@@ -114,12 +110,26 @@ def demo(
                 emit(
                     f"quota minus first  {difference.measure:<11} {signed(mean)}  (95 % interval {interval(low, high)})"
                 )
-        spent = ", ".join(f"{name} {duration(part)}" for name, part in took.items())
-        emit_folded(f"Took {duration(sum(took.values()))}: {spent}.")
         emit_folded(f"{verdict.status.upper()} (policy {POLICY}): {why(verdict)}.")
-        emit_next(run, comparison, built, more=len(others) if chosen else 0)
 
-    return Result(found, show)
+    def go_on() -> Result:
+        """Draw the charts, which take longer than the verdict that is printed before."""
+        with _step("saturation", took):
+            if not (run.path / SATURATION).exists():
+                points = saturation(request, seeds=3, jobs=jobs, announce=announce)
+                write_points(SaturationPoint, points, run.path / SATURATION)
+        with _step("report", took):
+            built = write_report(run, BASELINE, CANDIDATE)
+
+        def show_rest(_: object) -> None:
+            spent = ", ".join(f"{name} {duration(part)}" for name, part in took.items())
+            emit_folded(f"Took {duration(sum(took.values()))}: {spent}.")
+            emit_next(run, comparison, built, more=len(others) if chosen else 0)
+
+        files = {"files": [str(file) for file in built.files]}
+        return Result(found | files | {"seconds": {name: round(spent, 1) for name, spent in took.items()}}, show_rest)
+
+    return Result(found, show, lambda _: None, then=go_on)
 
 
 @contextmanager

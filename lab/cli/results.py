@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -97,6 +98,8 @@ def _printing(command: Callable[..., Result]) -> Callable[..., None]:
                 emit_json(found)
             if result.error is not None:
                 raise result.error
+            # What follows may take a while, and a pipe or a file holds text back.
+            sys.stdout.flush()
             result = result.then()
 
     option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import digest, read_json, sha256_file
+from lab.base.processes import processors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,11 +34,7 @@ MOST = 8
 
 def team_size() -> int:
     """Return the number of threads: one per processor that this process may use, at most :data:`MOST`."""
-    try:
-        processors = len(os.sched_getaffinity(0))
-    except AttributeError:  # not available on this platform
-        processors = os.cpu_count() or 1
-    return min(processors, MOST)
+    return min(processors(), MOST)
 
 
 def each_done(

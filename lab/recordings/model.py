@@ -251,14 +251,17 @@ def _are_copies(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
 def _turns_of(recording: Recording) -> frozenset[bytes]:
     """Return a hash of each turn; equal turns of the conversation are numbered, so that none is lost."""
     seen: Counter[bytes] = Counter()
-    name = re.compile(rf"(?<!\w){re.escape(recording.conversation)}(?!\w)")
+    name = recording.conversation
+    pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
     turns = []
     for turn in recording.turns:
-        digest = sha256(f"{turn.role}\x00".encode())
+        hashed = sha256(f"{turn.role}\x00".encode())
         # In pieces, because a turn may quote an entire file, and a list of its words takes twenty times its size.
         for begin in range(0, len(turn.text), PIECE):
-            words = name.sub("", turn.text[begin : begin + PIECE]).casefold().split()
-            digest.update(" ".join(words).encode("utf-8", "surrogatepass"))
-        seen[digest.digest()] += 1
-        turns.append(digest.digest() + seen[digest.digest()].to_bytes(4))
+            piece = turn.text[begin : begin + PIECE]
+            words = (pattern.sub("", piece) if name in piece else piece).casefold().split()
+            hashed.update(" ".join(words).encode("utf-8", "surrogatepass"))
+        digest = hashed.digest()
+        seen[digest] += 1
+        turns.append(digest + seen[digest].to_bytes(4))
     return frozenset(turns)

@@ -126,10 +126,13 @@ class Plan:
         """Return the recall points of one conversation in order."""
         return list(recall_points(recording, self.probes(recording), self.recall_turns))
 
-    def resolved(self) -> dict[str, Any]:
-        """Return what determines the receipts, beside code and packages: equal values give equal receipts."""
+    def resolved(self, comparable: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return what determines the receipts, beside code and packages: equal values give equal receipts.
+
+        ``comparable`` is what :meth:`comparable` returned, which reads every turn.
+        """
         stored = {"vectors": self.vectors.sha256} if self.vectors else {}
-        return self.comparable() | {
+        return dict(self.comparable() if comparable is None else comparable) | {
             "lab": __version__,
             "arms": [to_json(info) for info in self.infos],
             "store": self.request.store,

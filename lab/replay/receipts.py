@@ -172,6 +172,8 @@ def _body(context: str) -> str:
 FRAME = frozenset((OPEN, POLICY, CLOSE))
 # Plain lists of search hits: an id that occurs nowhere else in a receipt has no reason there.
 HIT_LISTS = frozenset(("ftsTop", "vecTop", "fusedTop"))
+# Values that hold no text, and memories that nothing names.
+_PLAIN, _NOBODY = (int, float, type(None)), frozenset[int]()
 # The width of a terminal, in columns.
 COLUMNS = 80
 
@@ -197,6 +199,8 @@ class Readings:
 
     def __init__(self, recording: Recording) -> None:
         self._hard_rules = {memory.key for memory in recording.memories if memory.hard_rule}
+        # Several arms inject the same memory at a recall point: by its text, and whether it ranks first in its tier.
+        self._query, self._found = "", dict[tuple[str, bool], str | None]()
         self._before: dict[str, tuple[str, Counter[str]]] = {}
 
     def read(self, answer: Answered, receipt_text: str) -> Reading:
@@ -213,7 +217,6 @@ class Readings:
             self._before[answer.arm] = recall.context, lines
         has_receipt = bool(recall.receipt)
         ids = list(to_explain(recall))
-        named = reasons_in(recall.receipt) if has_receipt else frozenset()
         return Reading(
             prefix,
             stable,
@@ -221,7 +224,7 @@ class Readings:
             len(receipt_text.encode("utf-8", "surrogatepass")) if has_receipt else None,
             (screen_rows(recall.receipt) or rows_of(receipt_text)) if has_receipt else None,
             len(ids),
-            sum(not named.isdisjoint(names) for names in ids) if has_receipt else None,
+            explained(recall.receipt, ids) if has_receipt else None,
             [self._exempt(answer, item) for item in recall.items],
         )
 
@@ -229,9 +232,15 @@ class Readings:
         """Return why a must_remember item may repeat: hard_rule, or the rule of an exact hit; None if it may not."""
         if item.signals.label != MUST:
             return None
-        if (answer.fed and item.id in self._hard_rules) or is_hard_rule(item.text):
+        if answer.fed and item.id in self._hard_rules:
             return "hard_rule"
-        return exact_hit(answer.point.text, item.text, item.signals.fts_rank)
+        query, text, rank = answer.point.text, item.text, item.signals.fts_rank
+        if query is not self._query:
+            self._query, self._found = query, {}
+        key = text, rank == 1
+        if key not in self._found:
+            self._found[key] = "hard_rule" if is_hard_rule(text) else exact_hit(query, text, rank)
+        return self._found[key]
 
 
 def body_lines(context: str) -> Counter[str]:
@@ -255,28 +264,38 @@ def rows_of(text: str) -> int:
     return sum(max(1, math.ceil(len(line) / COLUMNS)) for line in text.split("\n"))
 
 
-def to_explain(recall: Recall) -> Iterator[frozenset[str]]:
-    """Yield the possible ids of each memory that a receipt should explain: injected, pinned, and displaced ones."""
+def to_explain(recall: Recall) -> Iterator[tuple[str, str]]:
+    """Yield the two possible ids of each memory that a receipt should explain: injected, pinned, and displaced ones."""
     for item in recall.items[: recall.injected]:
-        yield frozenset((item.id, item.signals.id or item.id))
+        yield item.id, item.signals.id or item.id
     for key in (*recall.pinned, *recall.displaced):
-        yield frozenset((key, engine_id(key)))
+        yield key, engine_id(key)
 
 
-def reasons_in(receipt: Mapping[str, Any]) -> frozenset[str]:
-    """Return every string that a receipt has as a key or a value, outside plain lists of search hits."""
-    names: set[str] = set()
+def explained(receipt: Mapping[str, Any], ids: Sequence[tuple[str, str]]) -> int:
+    """Return how many memories a receipt names by one of their ids.
+
+    A name is any string that is a key or a value, outside plain lists of search hits.
+    """
+    named: dict[str, set[int]] = {}
+    for at, names in enumerate(ids):
+        for name in names:
+            named.setdefault(name, set()).add(at)
+    found: set[int] = set()
     pending: list[Any] = [receipt]
-    while pending:
+    # Types are asked for in the order of their number: an abstract one takes longer than all the rest.
+    while pending and len(found) < len(ids):
         value = pending.pop()
         if isinstance(value, str):
-            names.add(value)
-        elif isinstance(value, Mapping):
-            names.update(value)
+            found |= named.get(value, _NOBODY)
+        elif isinstance(value, _PLAIN):
+            continue
+        elif isinstance(value, dict | Mapping):
+            found.update(*(named[name] for name in named.keys() & value.keys()))
             pending += [part for name, part in value.items() if name not in HIT_LISTS]
-        elif isinstance(value, Sequence):
+        elif isinstance(value, list | Sequence):
             pending += value
-    return frozenset(names)
+    return len(found)
 
 
 KIND, VERSION = "lab.receipts", "4"

@@ -296,11 +296,12 @@ def run_replay(
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
         proofs = admitted(plan, out / ADMISSION, is_hosted)
+        comparable = plan.comparable()
         run = create_or_resume(
             out,
             free_of_credentials(asdict(request)),
-            resolved_of(plan.resolved()),
-            plan.comparable(),
+            resolved_of(plan.resolved(comparable)),
+            comparable,
             plan.code_roots(),
             lambda: Fresh(gold_of(plan), plan.recall_points(), contents_of(plan), plan.origins, scarce_in(plan)),
             part,

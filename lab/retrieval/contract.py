@@ -129,6 +129,10 @@ class LabelledView(View, Protocol):
         """Return the same scores under sampled labels: int8 codes of :data:`lab.recordings.model.LABELS`, by row."""
         ...
 
+    def ranked(self, scope: str | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of a scope's rows (None: of any scope), best first, in the text and in the vector lane."""
+        ...
+
 
 class Store(Protocol):
     """A table of rows that only grows. A row's number is its index in the order of adding."""

@@ -482,14 +482,15 @@ class Lane:
         mask = members.mask(where)
         return hits[:limit] if mask is None else [hits[rank] for rank in mask.take(order).nonzero()[0][:limit].tolist()]
 
-    def rank_all(self) -> None:
-        """Rank all rows once, for a query that is searched under many masks."""
+    def rank_all(self) -> np.ndarray:
+        """Rank all rows once, for a query that is searched under many masks; return their numbers, best first."""
         import numpy as np
 
         if self._order is None:
             ranked = self._ranked(nearest(self._rough, None, len(self._rough), self._band, self._most))
-            hits = [Hit(number, -negative, distance) for negative, number, distance in ranked]
-            self._order = (np.asarray([hit.row for hit in hits], np.intp), hits)
+            hits = [_new(Hit, (number, -negative, distance)) for negative, number, distance in ranked]
+            self._order = (np.asarray([number for _, number, _ in ranked], np.intp), hits)
+        return self._order[0]
 
     def _ranked(self, rows: np.ndarray) -> list[tuple[float, int, float]]:
         """Return negative score, number and distance of rows, best first."""
@@ -528,6 +529,15 @@ class ExactView:
             vec = self._near.best(self._members, where, limit) if self._near else []
             lanes = self._cache[where, limit] = Lanes(fts, vec, time.perf_counter_ns() - started)
         return lanes
+
+    def ranked(self, scope: str | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of a scope's rows (None: of any scope), best first, in the text and in the vector lane."""
+        import numpy as np
+
+        mask = self._members.mask(Filter(scope))
+        nothing = np.zeros(0, np.intp)
+        text, near = (nothing if lane is None else lane.rank_all() for lane in (self._text, self._near))
+        return (text, near) if mask is None else (text[mask.take(text)], near[mask.take(near)])
 
     def with_labels(self, labels: np.ndarray) -> ExactView:
         """Return the same scores with other labels (codes of :data:`lab.recordings.model.LABELS`, one per row)."""

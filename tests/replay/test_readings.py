@@ -12,7 +12,7 @@ from lab.base.token_estimate import tokens
 from lab.recordings.model import MUST, NICE, Memory, Recording
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import make_plan
-from lab.replay.receipts import Readings, body_lines, common_prefix, reasons_in, receipts_table, rows_of
+from lab.replay.receipts import Readings, body_lines, common_prefix, explained, receipts_table, rows_of
 from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.replay.timeline import RecallPoint
 from lab.runs.request import ReplayRequest
@@ -67,9 +67,16 @@ def test_rows_of_counts_rows_of_eighty_columns(text: str, rows: int) -> None:
     assert rows_of(text) == rows
 
 
-def test_reasons_in_ignores_lists_of_search_hits() -> None:
-    receipt = {"fusedTop": ["a"], "ftsTop": [{"id": "b"}], "decisions": {"c": "nice_quota"}, "x": {"ids": ["d"]}}
-    assert reasons_in(receipt) & {"a", "b", "c", "d"} == {"c", "d"}
+def test_a_memory_is_explained_by_any_text_outside_lists_of_search_hits() -> None:
+    receipt = {
+        "fusedTop": ["a"],
+        "ftsTop": [{"id": "b"}],
+        "decisions": {"c": "nice_quota"},
+        "x": {"ids": ["d", 3, None]},
+    }
+    ids = [("a", "a"), ("b", "b"), ("c", "other"), ("key of d", "d"), ("d", "d"), ("e", "e")]
+    assert explained(receipt, ids) == 3
+    assert explained(receipt, ids[:2]) == explained({}, ids) == explained(receipt, []) == 0
 
 
 def test_readings_count_explained_and_displaced_memories() -> None:

@@ -390,7 +390,10 @@ class PolicySystem(_Engine):
         missing_must = displaced(tiers, ask.scope, self.config.max_items, recall, candidates.by_id)
         receipt = recall.receipt
         if self.config.explains_all and missing_must:
-            ids = {row.key: row.id for row in candidates.by_id.values()}
+            ids = {
+                candidates.by_id[identity].key: identity
+                for identity in tiers.must_first(ask.scope, self.config.max_items)
+            }
             floor = self.config.floor_under(self.arm.system)
             candidates_of = {hit.id for result in tiers.results for hit in result.fused}
 

@@ -52,6 +52,10 @@ class Known:
         ids = [id_order(row.id) for row in rows]
         newest = sorted(range(len(rows)), key=lambda number: (-rows[number].created_at, ids[number]))
         oldest = sorted(range(len(rows)), key=lambda number: (rows[number].created_at, ids[number]))
+        # Ranks of ids; equal ones have the same rank.
+        self.by_id = np.unique(np.asarray(ids, object), return_inverse=True)[1]
+        # Ranks by age, the oldest first; those of one age have the same rank, as the last index has.
+        self.age = np.append(np.unique([row.created_at for row in rows], return_inverse=True)[1], 0).astype(np.int64)
         # Ranks in two orders, newest first and oldest first; ids break ties in both.
         self.newest, self.oldest = np.zeros(len(rows) + 1, np.int32), np.zeros(len(rows) + 1, np.int32)
         self.newest[newest] = self.oldest[oldest] = np.arange(len(rows))
@@ -236,8 +240,10 @@ class Packer:
         if budget.overflow_action not in ("truncate_oldest", "truncate_tail"):
             soft &= False
         last = np.iinfo(np.int64).max
-        # Protected slots go last, from the end of the block.
+        # Protected slots go last: the oldest first, of one age from the end of the block.
         behind = (1 << 40) + np.arange(slots.shape[1])[::-1]
+        if budget.overflow_action == "truncate_oldest":
+            behind = behind + known.age[slots] * slots.shape[1]
         order = np.argsort(np.where(soft, np.where(protected, behind, going), last), axis=1, kind="stable")
         kept, left = filled.copy(), filled_count.copy()
         total = self._lengths[slots].sum(1)

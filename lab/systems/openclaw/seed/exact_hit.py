@@ -27,10 +27,12 @@ _IDENTIFIER = regex(
     r"|(?<![\w.-])(?:[\w.-]+)?(?:/[\w.-]+)+"  # path
     r"|(?<!\w)(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?!\w)"  # commit
     r"|(?<!\w)\w+(?:[._:-]\w+)+"  # dotted, dashed or underscored name, version, error code
-    r"|(?<![A-Z])[A-Z]+[0-9]{2,}\w*"  # error code
+    r"|(?<![a-z])[a-z]+[0-9]{2,}\w*"  # error code
     r"|[0-9]{4,}",
-    re.ASCII | re.IGNORECASE,
+    re.ASCII,
 )
+# What surrounds a word of prose, and is no part of an identifier there.
+_AROUND = ".,;:!?()\"'"
 _QUOTED = regex('"([^"]*)"|“([^“”]*)”|「([^「」]*)」|『([^『』]*)』|`([^`]*)`')
 # Prose that looks like a name: "follow-up", "10-minute", "e.g".
 _PROSE = regex(r"[a-z]+(?:[-'][a-z]+)*|[0-9]+(?:-[a-z]+)+|[a-z](?:\.[a-z])+")
@@ -65,10 +67,12 @@ class Evidence(NamedTuple):
 def evidence_of(query: str) -> Evidence:
     """Return the identifiers, phrases and content words of a query."""
     lowered = query.lower()
-    names = {name for name in _IDENTIFIER.findall(lowered) if not _PROSE.fullmatch(name)}
+    # An identifier has no white space, and a word of letters is none: most of a prompt need not be searched.
+    odd = " ".join(word for word in lowered.split() if not word.strip(_AROUND).isalpha())
+    names = {name for name in _IDENTIFIER.findall(odd) if not _PROSE.fullmatch(name)}
     identifiers = frozenset(name for name in names if _is_identifier(name))
     quoted = {part for groups in _QUOTED.findall(lowered) for part in groups if len(part.strip()) >= MIN_PHRASE}
-    runs = {run for run in CJK_RUN.findall(lowered) if len(run) >= MIN_CJK_RUN}
+    runs = set() if lowered.isascii() else {run for run in CJK_RUN.findall(lowered) if len(run) >= MIN_CJK_RUN}
     labelled = {
         (word, number)
         for word, number in _LABELLED.findall(lowered)

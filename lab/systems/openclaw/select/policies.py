@@ -44,13 +44,16 @@ class Offered(NamedTuple):
     """The candidates of a recall point, best first for each configuration, and the number of ``slots``.
 
     ``tiers`` int8 ``[c, n]`` (indices into :data:`TIERS`), ``members`` bool ``[c, n]`` by tier, ``rank`` int64
-    ``[c, n]``: rank within the tier, from 0. ``sizes``: number of candidates by tier. ``recent`` bool ``[c, n]``:
-    whether a candidate may take the slot of an unknown one.
+    ``[c, n]``: rank within the tier, from 0. ``sizes``: number of candidates by tier, for all configurations or int64
+    ``[c]``. ``recent`` bool ``[c, n]``: whether a candidate may take the slot of an unknown one.
+
+    A configuration with fewer candidates than ``n`` ends with some that are members of no tier, with a rank beyond all
+    slots; their slots have no meaning.
     """
 
     knobs: Knobs
     slots: int
-    sizes: Sequence[int]
+    sizes: Sequence[int] | Sequence[np.ndarray]
     tiers: np.ndarray
     members: Sequence[np.ndarray]
     rank: np.ndarray
@@ -65,8 +68,9 @@ def tier_first_slots(offered: Offered) -> np.ndarray:
     """Return the slots under tier_first_v1: tier after tier."""
     import numpy as np
 
-    must, nice, _ = offered.sizes
-    slot: np.ndarray = np.asarray([0, must, must + nice])[offered.tiers] + offered.rank
+    must, nice, _ = (np.broadcast_to(size, len(offered.tiers)) for size in offered.sizes)
+    starts = np.stack([np.zeros_like(must), must, must + nice], axis=1)
+    slot: np.ndarray = np.take_along_axis(starts, offered.tiers.astype(np.intp), axis=1) + offered.rank
     return slot
 
 
@@ -95,7 +99,7 @@ def tier_quota_slots(offered: Offered) -> np.ndarray:
         caps_left = must_max - must - (third & members[0]).sum(1), unknown_max - (third & members[2]).sum(1)
     # What the quota left of each cap; nice has no cap.
     free = np.stack([caps_left[0], np.full_like(nice, len(rank[0])), caps_left[1]], axis=1)
-    rest = ~taken
+    rest = ~taken & (members[0] | members[1] | members[2])
     preceding = counted([rest & member for member in members])
     within = rest & ((preceding < free[every, tiers]) | ~knobs.strict[:, None])
     over = rest & ~within
