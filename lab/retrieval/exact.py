@@ -257,6 +257,8 @@ BLOCK = 64
 BAND = 6e-5
 # Size of the groups of values whose minima give an upper bound of the lowest values (see nearest).
 GROUP = 32
+# Near rows for each hit of a search. A tier with a smaller share of them than one in so many is searched by itself.
+NEAR = 32
 _new = tuple.__new__
 
 
@@ -472,15 +474,41 @@ class Lane:
     ) -> None:
         self._rough, self._band, self._exact, self._tie, self._most = rough, band, exact, tie, most
         self._order: tuple[np.ndarray, list[Hit]] | None = None
+        # All rows up to a value, ascending, and that value: the tiers of a turn mostly find their best rows among them.
+        self._near: tuple[np.ndarray, float] | None = None
 
     def best(self, members: Members, where: Filter, limit: int) -> list[Hit]:
         """Return the ``limit`` best rows that pass a filter: score descending, then tie key."""
         if self._order is None:
-            rows = nearest(self._rough, members.numbers(where), limit, self._band, self._most)
+            rows = self._nearest(members.mask(where), limit)
+            if rows is None:
+                rows = nearest(self._rough, members.numbers(where), limit, self._band, self._most)
             return [_new(Hit, (number, -negative, far)) for negative, number, far in self._ranked(rows)[:limit]]
         order, hits = self._order
         mask = members.mask(where)
         return hits[:limit] if mask is None else [hits[rank] for rank in mask.take(order).nonzero()[0][:limit].tolist()]
+
+    def _nearest(self, mask: np.ndarray | None, limit: int) -> np.ndarray | None:
+        """Return what :func:`nearest` returns, from the near rows alone; None if they do not suffice."""
+        import numpy as np
+
+        rough = self._rough
+        groups = len(rough) // GROUP
+        count = min(limit * NEAR, groups // 2)
+        if count < limit or limit < 1:
+            return None
+        if self._near is None:
+            least = rough[: groups * GROUP].reshape(GROUP, groups).min(axis=0)
+            reach = float(np.partition(least, count - 1)[count - 1])
+            reach = reach if self._most is None else min(reach, self._most)
+            self._near = (rough <= np.float32(reach)).nonzero()[0], reach
+        near, reach = self._near
+        rows = near if mask is None else near[mask.take(near)]
+        if len(rows) <= limit:
+            return rows if reach == self._most else None
+        values = rough[rows]
+        last = np.partition(values, limit - 1)[limit - 1] + self._band
+        return rows[values <= last] if last <= reach or reach == self._most else None
 
     def rank_all(self) -> np.ndarray:
         """Rank all rows once, for a query that is searched under many masks; return their numbers, best first."""
