@@ -283,7 +283,7 @@ def explained(receipt: Mapping[str, Any], ids: Sequence[tuple[str, str]]) -> int
             named.setdefault(name, set()).add(at)
     found: set[int] = set()
     pending: list[Any] = [receipt]
-    # Types are asked for in the order of their number: an abstract one takes longer than all the rest.
+    # The commonest types come first: checking an abstract one takes longer than all the rest.
     while pending and len(found) < len(ids):
         value = pending.pop()
         if isinstance(value, str):
