@@ -7,8 +7,9 @@ of other conversations that a replay adds, the haystack. Their key names where t
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
@@ -111,7 +112,7 @@ class Probe:
         return {judgement.memory: judgement.grade for judgement in self.relevant}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GoldenSet:
     """Probes in file order, captures, and the reader's notes on repaired and dropped probes."""
 
@@ -124,6 +125,15 @@ class GoldenSet:
         """Everything that a judge judged: the probes, then the captures."""
         return (*self.probes, *self.captures)
 
+    # Every conversation of a replay asks for its own several times.
+    @cached_property
+    def _probes(self) -> dict[str, tuple[Probe, ...]]:
+        return _by_conversation(self.probes)
+
+    @cached_property
+    def _captures(self) -> dict[str, tuple[Probe, ...]]:
+        return _by_conversation(self.captures)
+
     def of_conversations(self, names: Container[str]) -> GoldenSet:
         """Return the probes and captures of some conversations."""
         return GoldenSet(
@@ -131,18 +141,28 @@ class GoldenSet:
             captures=tuple(probe for probe in self.captures if probe.conversation in names),
         )
 
+    def alone(self, conversation: str) -> GoldenSet:
+        """Return the probes and captures of one conversation."""
+        return GoldenSet(self.of(conversation), captures=self._captures.get(conversation, ()))
+
     def kept(self, conversation: str) -> dict[str, int]:
         """Return the judgements of one conversation's captures by candidate: the grade, 0 or -1 (forbidden)."""
         grades: dict[str, int] = {}
-        for capture in self.captures:
-            if capture.conversation == conversation:
-                grades |= dict.fromkeys(capture.irrelevant, 0) | capture.grades
-                grades |= {judgement.memory: -1 for judgement in capture.forbidden}
+        for capture in self._captures.get(conversation, ()):
+            grades |= dict.fromkeys(capture.irrelevant, 0) | capture.grades
+            grades |= {judgement.memory: -1 for judgement in capture.forbidden}
         return grades
 
     def of(self, conversation: str) -> tuple[Probe, ...]:
         """Return the probes of one conversation."""
-        return tuple(probe for probe in self.probes if probe.conversation == conversation)
+        return self._probes.get(conversation, ())
+
+
+def _by_conversation(probes: Iterable[Probe]) -> dict[str, tuple[Probe, ...]]:
+    found: dict[str, list[Probe]] = {}
+    for probe in probes:
+        found.setdefault(probe.conversation, []).append(probe)
+    return {conversation: tuple(some) for conversation, some in found.items()}
 
 
 class Aside(NamedTuple):

@@ -223,7 +223,7 @@ def _files(library: Library, folder_name: str) -> dict[str, bytes]:
     golden = {
         f"{names[recording.conversation]}.jsonl": golden_bytes(golden_set.judged)
         for recording in library.recordings
-        if (golden_set := library.golden.of_conversations({recording.conversation})).judged
+        if (golden_set := library.golden.alone(recording.conversation)).judged
     }
     files = _folder(library, f"datasets/{folder_name}", recordings)
     return files | (_folder(library, f"golden/{folder_name}", golden) if golden else {})
@@ -262,8 +262,7 @@ def _check(library: Library, folder: Path, folder_name: str) -> None:
     if library.golden.judged:
         golden = read_golden(folder / "golden" / folder_name)
         for recording in library.recordings:
-            names = {recording.conversation}
-            if golden.of_conversations(names) != library.golden.of_conversations(names):
+            if golden.alone(recording.conversation) != library.golden.alone(recording.conversation):
                 raise UnusableInput(
                     f"{recording.conversation}: the lab format cannot represent its probes without loss"
                 )

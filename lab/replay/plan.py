@@ -87,7 +87,7 @@ class Plan:
 
     def alone(self, recording: Recording) -> Plan:
         """Return the plan of one of its conversations."""
-        golden = self.library.golden.of_conversations({recording.conversation})
+        golden = self.library.golden.alone(recording.conversation)
         library = replace(self.library, recordings=(recording,), golden=golden, files=())
         return replace(self, library=library, recordings=(recording,), golden_files=())
 

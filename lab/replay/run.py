@@ -172,16 +172,16 @@ def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = 
         manifest = replace(first.manifest, shard=None)
         fresh = Fresh(golden[first.path], manifest.recall_points, manifest.contents, manifest.origins, manifest.scarce)
         run = resume_or_begin(out, manifest, lambda: fresh)
-        copied = 0
+        copied, done = 0, frozenset(run.done())
         for shard in shards:
             for conversation in shard.assigned:
-                copied += _copied(shard, run, conversation)
+                copied += _copied(shard, run, conversation, is_done=conversation in done)
             announce(f"{shard.path}: {counted(len(shard.assigned), 'conversation')}")
         finish(run)
     return Merged(run, copied, len(run.conversations) - copied, notes)
 
 
-def _copied(shard: RunDirectory, run: RunDirectory, conversation: str) -> bool:
+def _copied(shard: RunDirectory, run: RunDirectory, conversation: str, *, is_done: bool) -> bool:
     """Copy the files of a conversation; return False if they exist already. Existing receipts must be equal."""
     # Read first, so that only readable files are copied.
     shard.read_receipts(conversation, ("arm", "turn"))
@@ -189,7 +189,7 @@ def _copied(shard: RunDirectory, run: RunDirectory, conversation: str) -> bool:
     if target.exists():
         if _bytes(target) != _bytes(shard.receipts(conversation)):
             raise UnusableInput(f"{target}: exists already and differs from the shard's; choose another folder")
-        if conversation in run.done():
+        if is_done:
             return False
     pairs = zip(run.files(conversation), shard.files(conversation), strict=True)
     keep(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from lab.base.errors import UnusableInput
 from lab.compare.agreement import agree
 from lab.golden.files import golden_bytes, read_golden
 from lab.golden.lint import lint
-from lab.golden.model import GoldenSet, differences, split
+from lab.golden.model import GoldenSet, Probe, differences, split
 from lab.recordings.model import Memory, Recording, Turn
 
 TURNS = tuple(Turn(f"c/s/t{seq}", seq, "s", "user", f"plums {seq}", 1000 + seq) for seq in range(2))
@@ -35,6 +36,23 @@ def golden(folder: Path, *lines: dict[str, Any]) -> GoldenSet:
     path = folder / "golden.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return read_golden(path)
+
+
+def test_probes_of_each_conversation_are_found_in_one_pass() -> None:
+    class Counted(tuple[Probe, ...]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[Probe]:
+            type(self).passes += 1
+            return super().__iter__()
+
+    probes = Counted(Probe(f"{name}-{number}", name, f"{name}/s/t0", None, ()) for name in "abc" for number in range(2))
+    everything = GoldenSet(probes)
+    for name in "abcab":
+        expected = tuple(probe for probe in tuple.__iter__(probes) if probe.conversation == name)
+        assert everything.of(name) == everything.alone(name).probes == expected
+    assert everything.of("d") == ()
+    assert Counted.passes == 1
 
 
 def test_captures_are_no_probes_and_come_back_from_disk(tmp_path: Path) -> None:
