@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from lab.retrieval.collation import id_order
@@ -132,22 +133,21 @@ def fuse(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion = RRF) ->
     if fusion.method != "rrf":
         return _fuse_scores(lanes, rows, limit, fusion)
     fts, vec, k = lanes.fts, lanes.vec, fusion.k
-    fts_ranks = {hit.row: rank for rank, hit in enumerate(fts, 1)}
-    vec_ranks = {hit.row: rank for rank, hit in enumerate(vec, 1)}
+    # This runs for every tier of every turn: hits and candidates are taken and made as plain tuples.
+    fts_ranks = {hit[0]: rank for rank, hit in enumerate(fts, 1)}
+    vec_ranks = {hit[0]: rank for rank, hit in enumerate(vec, 1)}
     if len(fts_ranks) < len(fts) or len(vec_ranks) < len(vec):
         # Every occurrence adds to the score of a row, and the first one is its rank.
         return _ranked(lanes, rows, limit, reciprocal_ranks(([hit.row for hit in fts], [hit.row for hit in vec]), k))
-    # Sort plain tuples and create candidates only for those that stay: this runs for every tier of every turn. The
-    # third value is a row's rank in the text lane, or a number beyond it; it breaks ties of ids that compare equal.
+    # The third value is a row's rank in the text lane, or a number beyond it; it breaks ties of ids that compare equal.
     fused: list[tuple[float, str, int, int, int | None]] = []
+    behind, shares = len(fts), _shares(k, max(len(fts), len(vec)))
     for row, rank in fts_ranks.items():
-        other = vec_ranks.get(row)
-        negative = -1.0 / (k + rank) - 1.0 / (k + other) if other else -1.0 / (k + rank)
+        other = vec_ranks.pop(row, None)
+        negative = shares[rank] + shares[other] if other else shares[rank]
         fused.append((negative, id_order(rows[row].id), rank, row, other))
-    behind = len(fts)
     for row, rank in vec_ranks.items():
-        if row not in fts_ranks:
-            fused.append((-1.0 / (k + rank), id_order(rows[row].id), behind + rank, row, rank))
+        fused.append((shares[rank], id_order(rows[row].id), behind + rank, row, rank))
     fused.sort()
     candidates: list[Candidate] = []
     for negative, _, rank, row, vec_rank in fused:
@@ -156,12 +156,15 @@ def fuse(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion = RRF) ->
         memory = rows[row]
         if memory.id:
             fts_rank = rank if rank <= behind else None
-            distance = (vec[vec_rank - 1].distance if vec_rank else 0.0) or (
-                fts[rank - 1].distance if fts_rank else 0.0
-            )
-            # Does what Candidate(…) does at half the cost.
+            distance = (vec[vec_rank - 1][2] if vec_rank else 0.0) or (fts[rank - 1][2] if fts_rank else 0.0)
             candidates.append(_new(Candidate, (memory.id, -negative, memory.created_at, fts_rank, vec_rank, distance)))
     return candidates
+
+
+@lru_cache(maxsize=64)
+def _shares(k: int, ranks: int) -> tuple[float, ...]:
+    """Return what a row loses at each rank from 1 on, so that the best sorts first; rank 0 has no meaning."""
+    return (0.0, *(-1.0 / (k + rank) for rank in range(1, ranks + 1)))
 
 
 def _fuse_scores(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion) -> list[Candidate]:
