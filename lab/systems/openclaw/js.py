@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from json.encoder import encode_basestring
 from typing import TypeAlias
 
 from lab.base.regex import regex
@@ -14,6 +15,8 @@ from lab.base.utf16 import LONE_SURROGATE, WHITESPACE
 # A value that JSON can hold.
 Json: TypeAlias = "str | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 _MICRO = Decimal("0.000001")
+# Whole numbers below it are doubles.
+_EXACT = 1 << 53
 _DECIMAL = regex(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _RADIX = {"0x": 16, "0o": 8, "0b": 2}
 
@@ -41,13 +44,15 @@ def round6(value: float) -> float:
 def js_json(value: Json) -> str:
     """Return a value as JavaScript's ``JSON.stringify`` does: no spaces, 2 instead of 2.0, lone surrogates escaped."""
     if isinstance(value, str):
-        return LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
+        text = encode_basestring(value)
+        return text if text.isascii() else LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int | float):
         return number_text(value) if math.isfinite(_double(value)) else "null"
-    if isinstance(value, Mapping):
-        return f"{{{','.join(f'{js_json(str(key))}:{js_json(inner)}' for key, inner in value.items())}}}"
+    # The abstract class is slow to ask, and nearly all objects are dicts.
+    if isinstance(value, dict | Mapping):
+        return f"{{{','.join([f'{js_json(str(key))}:{js_json(inner)}' for key, inner in value.items()])}}}"
     return f"[{','.join(map(js_json, value))}]"
 
 
@@ -71,6 +76,11 @@ def text_or_blank(value: Json) -> str:
 
 def number_text(value: float) -> str:
     """Return a number as JavaScript prints it: 2.0 is 2, -0.0 is 0, 1e21 is 1e+21, 0.00001 is 0.00001."""
+    # Python prints most numbers alike: those with neither an exponent nor the n of inf and nan.
+    if value.__class__ is float and value and "e" not in (text := repr(value)) and "n" not in text:
+        return text.removesuffix(".0")
+    if isinstance(value, int) and -_EXACT < value < _EXACT:
+        return str(int(value))
     number = _double(value)
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
