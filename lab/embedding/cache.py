@@ -114,7 +114,9 @@ def read_chunk(path: Path, value_type: pa.DataType | None = None) -> Chunk:
 
 def matrix(values: pa.Array) -> np.ndarray:
     """Return the vectors as rows, over the mapped file."""
-    return numbers_of(values.flatten()).reshape(-1, values.type.list_size)
+    # Not values.flatten(), which imports pyarrow.compute: that takes longer than to map the vectors.
+    width = values.type.list_size
+    return numbers_of(values.values.slice(values.offset * width, len(values) * width)).reshape(-1, width)
 
 
 def _written(table: pa.Table) -> pa.Buffer:

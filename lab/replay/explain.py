@@ -115,7 +115,12 @@ def explain_all(
 
     Each conversation is replayed once. Takes the same, and raises the same, as :func:`explain`.
     """
-    plan = plan or plan_of(run)
+    if plan is None:
+        # Keys begin with their conversation, unless they are shortened.
+        alone = {name for name in run.conversations for key, _ in wanted if key.startswith(name)}
+        plan = plan_of(run, alone)
+        if alone and not all(_find(plan, key)[0].conversation in alone for key, _ in wanted):
+            plan = plan_of(run)
     named = {arm.name: (arm, info) for arm, info in zip(plan.arms, plan.infos, strict=True)}
     found: dict[str, tuple[Recording, dict[tuple[str, str], str]]] = {}
     for key, name in wanted:

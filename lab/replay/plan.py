@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from lab.replay.timeline import RECALL_TURNS, RecallPoint, recall_points
 from lab.retrieval.faults import FaultPlan
 from lab.retrieval.retrievers import STORES, Retrieval
 from lab.runs.directory import RunDirectory
-from lab.runs.manifest import Haystack, resolved_of
+from lab.runs.manifest import Haystack, Resolved, resolved_of
 from lab.runs.request import ReplayRequest
 from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.candidates import detect_category
@@ -50,7 +50,7 @@ class Plan:
     """A replay ready to run.
 
     ``vectors`` are the stored vectors of ``--memories-from``, if they are used. ``recordings`` hold the memories of the
-    ``haystack``; those of ``library`` do not.
+    ``haystack``; those of ``library`` do not. ``copies`` are the groups of equal conversations, if they are known.
     """
 
     request: ReplayRequest
@@ -65,6 +65,7 @@ class Plan:
     golden_files: tuple[Path, ...]
     vectors: StoredVectors | None = None
     haystack: Haystack | None = None
+    copies: tuple[tuple[str, ...], ...] | None = None
 
     def probes(self, recording: Recording) -> tuple[Probe, ...]:
         """Return the probes of one conversation."""
@@ -150,7 +151,7 @@ class Plan:
         if self.haystack:
             optional["haystack"] = to_json(self.haystack)
         drawn = {"drawn": self.request.hard_rules}
-        if equal := equal_conversations(self.recordings):
+        if equal := equal_conversations(self.recordings) if self.copies is None else self.copies:
             optional[EQUAL] = [list(names) for names in equal]
         return optional | {
             "format": self.library.format.name,
@@ -189,13 +190,16 @@ def make_plan(
     arms: Sequence[Mapping[str, Any]] | None = None,
     made: Mapping[str, Arm] | None = None,
     cached: bool = False,
+    known: Resolved | None = None,
+    alone: Collection[str] = (),
 ) -> Plan:
     """Read the recordings and the golden set of a request, check its arguments, and decide defaults.
 
     Without ``judged`` no golden set is read and the probes of recordings are ignored. ``arms`` are descriptions of arms
     in a manifest that replace their configuration files, with recorded answers of external systems; ``made`` are
-    existing arms by name. ``cached``: memories from an address are read from the cache. Raises :class:`UnusableInput`
-    for unusable arguments or files.
+    existing arms by name. ``cached``: memories from an address are read from the cache. With ``known``, what an earlier
+    plan of the request resolved to, only the conversations ``alone`` get a haystack; what the others have is taken
+    from there. Raises :class:`UnusableInput` for unusable arguments or files.
     """
     _check_choices(request)
     specs, opened, infos = _arms_of(request, arms, made or {})
@@ -214,7 +218,7 @@ def make_plan(
     if golden_path:
         library = _with_golden_of(golden_path, request, library, everything)
     recordings = _chosen(library.recordings, request.conversation, request.limit)
-    recordings, haystack = _with_haystack(recordings, library, request)
+    recordings, haystack = _with_haystack(recordings, library, request, known, alone)
     library = replace(library, golden=without_absent(library.golden, recordings))
     recall_turns = _recall_turns(request, library, recordings)
     labels = choose_labels(request.labels, recordings, request.must_share, request.nice_share, request.seed)
@@ -231,6 +235,7 @@ def make_plan(
         _golden_files(golden_path),
         vectors,
         haystack,
+        None if known is None else known.equal_conversations or (),
     )
 
 
@@ -338,9 +343,13 @@ def _of_taken(golden: GoldenSet, everything: Library, taken: Library) -> GoldenS
 
 
 def _with_haystack(
-    recordings: tuple[Recording, ...], library: Library, request: ReplayRequest
+    recordings: tuple[Recording, ...],
+    library: Library,
+    request: ReplayRequest,
+    known: Resolved | None,
+    alone: Collection[str],
 ) -> tuple[tuple[Recording, ...], Haystack | None]:
-    """Return the recordings with the memories of the haystack, and its description."""
+    """Return the recordings with the memories of the haystack, and its description; see :func:`make_plan`."""
     given = request.memories_from is None and request.source != "captured"
     number = request.haystack
     if number is None:
@@ -354,7 +363,14 @@ def _with_haystack(
     if not given:
         what = "--memories-from" if request.memories_from is not None else "--source captured"
         raise UnusableInput(f"--haystack adds memories to those of the recording, and {what} replaces them; omit one")
-    return fill(recordings, library, number, request.haystack_from, request.seed)
+    if known is None or known.haystack is None:
+        return fill(recordings, library, number, request.haystack_from, request.seed)
+    hosts = [recording for recording in recordings if recording.conversation in alone]
+    filled, haystack = fill(hosts, library, number, request.haystack_from, request.seed)
+    by_name = {recording.conversation: recording for recording in filled}
+    counts = {**known.haystack.conversations, **haystack.conversations}
+    joined = tuple(by_name.get(recording.conversation, recording) for recording in recordings)
+    return joined, replace(haystack, conversations=counts)
 
 
 def with_options(specs: Sequence[ArmSpec], request: ReplayRequest) -> tuple[ArmSpec, ...]:
@@ -397,14 +413,17 @@ def _require_source(request: ReplayRequest, library: Library, infos: Sequence[Ar
         raise UnusableInput(f"source tools: {what} has no memories from tool calls; use format openclaw")
 
 
-def plan_of(run: RunDirectory) -> Plan:
+def plan_of(run: RunDirectory, alone: Collection[str] = ()) -> Plan:
     """Return the plan of an existing run; raise :class:`UnusableInput` if its inputs have changed.
 
+    With ``alone``, the plan is for these conversations: the haystacks of the others are left out, and taken from the
+    manifest to tell whether an input has changed.
     Arms come from the manifest, because a baseline outlives its configuration files. The embedder uses the cache alone:
     the manifest may come from others, and names the address that texts and API key would be sent to.
     """
     arms = [to_json(arm) for arm in run.manifest.resolved.arms]
-    plan = make_plan(ReplayRequest.of_manifest(run.manifest.asked), arms=arms, cached=True)
+    known = run.manifest.resolved if alone else None
+    plan = make_plan(ReplayRequest.of_manifest(run.manifest.asked), arms=arms, cached=True, known=known, alone=alone)
     if plan.run_key() != run.manifest.run_key:
         raise UnusableInput(
             f"{run.path}: its recording, memories, golden set, documents or the lab's version has changed since; "

@@ -19,7 +19,9 @@ from lab.golden.model import GoldenSet, Judgement, Probe, is_added, original_key
 from lab.measures.score import score_run, summarise
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.readers import read_library
-from lab.replay.haystack import Supply, TooFew, with_haystack
+from lab.replay import plan as plan_module
+from lab.replay.explain import explain
+from lab.replay.haystack import Supply, TooFew, fill, with_haystack
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
 from lab.runs.request import ReplayRequest
@@ -323,3 +325,41 @@ def test_judgement_of_a_memory_that_was_not_added_is_dropped(operators: Path, tm
         number: plan_of(operators, golden=str(path), haystack=number).probes(host)[0].grades for number in (0, 100)
     }
     assert graded == {0: {}, 100: {last.key: 1}}
+
+
+def test_explain_fills_only_the_haystack_of_its_conversation(
+    operators: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("harbor-release", "tea-mountain", "two-desks")
+    request = ReplayRequest(str(operators), "lab", ("bm25",), embedder="hashing", haystack=20, conversation=names)
+    run = run_replay(request, tmp_path / "run").run
+    hosts: list[list[str]] = []
+
+    def noted(given: Sequence[Recording], *more: Any) -> Any:
+        hosts.append([host.conversation for host in given])
+        return fill(given, *more)
+
+    monkeypatch.setattr(plan_module, "fill", noted)
+    whole = plan_module.plan_of(run)
+    expected = explain(run, "two-desks/s01/t01", "bm25", whole)
+    assert len(added(whole.recordings[2])) == 20
+    found = explain(run, "two-desks/s01/t01", "bm25")
+    assert hosts == [[*names], ["two-desks"]]
+    assert (found.recall, found.texts, found.marks) == (expected.recall, expected.texts, expected.marks)
+    # A shortened key may be of any conversation.
+    with pytest.raises(UnusableInput, match="no recall happened at 's99/t01'"):
+        explain(run, "s99/t01", "bm25")
+    assert hosts[2:] == [[*names]]
+
+
+def test_explain_refuses_another_haystack_than_that_of_the_run(
+    operators: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ReplayRequest(
+        str(operators), "lab", ("bm25",), embedder="hashing", haystack=20, conversation=("two-desks",)
+    )
+    run = run_replay(request, tmp_path / "run").run
+    other = replace(request, haystack=21)
+    monkeypatch.setattr(ReplayRequest, "of_manifest", lambda _: other)
+    with pytest.raises(UnusableInput, match="has changed since"):
+        explain(run, "two-desks/s01/t01", "bm25")
