@@ -345,7 +345,7 @@ def test_explain_fills_only_the_haystack_of_its_conversation(
     assert len(added(whole.recordings[2])) == 20
     found = explain(run, "two-desks/s01/t01", "bm25")
     assert hosts == [[*names], ["two-desks"]]
-    assert (found.recall, found.texts, found.marks) == (expected.recall, expected.texts, expected.marks)
+    assert (found.recall.items, found.texts, found.visible) == (expected.recall.items, expected.texts, expected.visible)
     # A shortened key may be of any conversation.
     with pytest.raises(UnusableInput, match="no recall happened at 's99/t01'"):
         explain(run, "s99/t01", "bm25")
