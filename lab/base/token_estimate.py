@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from lab.base.regex import regex
 
 _ASCII = bytes(range(128))
 # Kana, extension A, ideographs, hangul, compatibility.
-_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_CJK = regex("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 
 
 def tokens(text: str) -> int:
