@@ -205,7 +205,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 def smallest_p(clusters: int, family: int) -> float:
     """Return the smallest Holm-adjusted p of an exact sign-flip test over ``clusters`` in a family of measures."""
-    return min(1.0, family * 2.0 / 2.0**clusters)
+    return min(1.0, family * 2.0 ** (1 - clusters))
 
 
 def is_shown(estimate: Estimate, p: float) -> bool:

@@ -290,7 +290,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     shipped = Shipped()
     for series in SERIES:
         for size in series.sizes:
-            if size > given.most or given.only not in (None, series.counted):
+            if not given.least <= size <= given.most or given.only not in (None, series.counted):
                 continue
             with tempfile.TemporaryDirectory(prefix="lab-growth-", dir=given.folder) as folder:
                 desk = Desk(Path(folder), size)
@@ -348,6 +348,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     parser.add_argument("--chart", type=Path, metavar="FOLDER")
     parser.add_argument("--only", choices=[series.counted for series in SERIES])
+    parser.add_argument("--least", type=int, default=0, metavar="N", help="the smallest size")
     parser.add_argument("--most", type=int, default=max(MEMORIES), metavar="N", help="the largest size")
     parser.add_argument("--folder", type=Path, metavar="FOLDER", help="where inputs are written for a while")
     given = parser.parse_args(words)

@@ -20,6 +20,7 @@ from lab.compare.statistics import (
     is_shown,
     sign_flip,
     sign_flips,
+    smallest_p,
     t_quantile,
 )
 
@@ -47,6 +48,11 @@ def test_sign_flip_agrees_with_brute_force(clusters: int) -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sign_flip_of_one_sign_gives_the_smallest_p(clusters: int, sign: int) -> None:
     assert sign_flip([sign * (1 + number / 7) for number in range(clusters)]) == 2 / 2**clusters
+
+
+@pytest.mark.parametrize(("clusters", "expected"), [(1, 1), (6, 3 * 2 / 2**6), (5_000, 0)])
+def test_smallest_p_of_any_number_of_clusters_is_adjusted(clusters: int, expected: float) -> None:
+    assert smallest_p(clusters, 3) == expected
 
 
 @pytest.mark.parametrize("clusters", [1, 4, 9, 40])

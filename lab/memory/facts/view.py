@@ -325,7 +325,7 @@ def _conflicts(facts: Sequence[Fact], sources: Sources) -> Iterator[Issue]:
     """
     sound = [fact for fact in facts if trouble(fact.digests, sources.resolve(fact.sources)) is None]
     for index, left in enumerate(sound):
-        for right in sound[index + 1 :]:
+        for right in map(sound.__getitem__, range(index + 1, len(sound))):
             # By start: all further facts begin even later.
             if left.valid_to is not None and right.valid_from >= left.valid_to:
                 break
