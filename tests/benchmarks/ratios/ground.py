@@ -116,6 +116,11 @@ def whole_flow(bench: Bench) -> Plan:
     return make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs), haystack=0))
 
 
+def alone(arm: str) -> Plan:
+    """Return an arm as it is named on the command line."""
+    return make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", (arm,), haystack=0))
+
+
 def together(what: str, loaded: LoadedStore, arms: Plan, queries: Sequence[Question]) -> Side:
     """Run turns of arms that share one view, as in a replay, which announces its queries."""
 

@@ -7,6 +7,7 @@ from functools import partial
 from ground import (
     LIVE_TURNS,
     TURNS,
+    alone,
     each_alone,
     expected,
     filled,
@@ -119,4 +120,19 @@ def both(bench: Bench, kind: str, turns: int) -> Sides:
     return Sides(
         together(f"both policies over one view, {kind}", loaded, policies(bench), queries),
         together("tier_quota_v1 alone", loaded, policies(bench, "tier_quota_v1"), queries),
+    )
+
+
+def beside_quota(bench: Bench, arm: str) -> Sides:
+    """A configuration of the whole flow relative to the policy that it runs."""
+    loaded, queries = filled(bench, "exact", MIDDLE), questions(bench, TURNS)
+    return Sides(
+        together(arm, loaded, alone(arm), queries),
+        together("tier_quota_v1 alone", loaded, policies(bench, "tier_quota_v1"), queries),
+    )
+
+
+for name in ("recommended", "seed_full"):
+    ratio(f"{name}-10k", at_most=2, about=f"A turn of {name} over one of tier_quota_v1, exact, 10000 memories.")(
+        partial(beside_quota, arm=name)
     )

@@ -85,11 +85,12 @@ def over_pool(candidate: Candidate, pool: Pool) -> Candidate:
     This makes the best of a weak tier score lower than the best of a strong one. A candidate that only its tier's
     vector lane returned keeps its distance and ranks behind the pool.
     """
-    fts, near = pool.fts.get(candidate.id), pool.vec.get(candidate.id)
-    score = pool.scores.get(candidate.id, 0.0)
+    identity, _, created_at, _, vec_rank, distance = candidate
+    fts, near = pool.fts.get(identity), pool.vec.get(identity)
+    score = pool.scores.get(identity, 0.0)
     if near:
-        return candidate._replace(score=score, fts_rank=fts, vec_rank=near[0], distance=near[1])
-    return candidate._replace(score=score, fts_rank=fts, vec_rank=POOL_DEPTH + 1 if candidate.vec_rank else None)
+        return Candidate(identity, score, created_at, fts, *near)
+    return Candidate(identity, score, created_at, fts, POOL_DEPTH + 1 if vec_rank else None, distance)
 
 
 def recency(row: Row, now_ms: float) -> float:

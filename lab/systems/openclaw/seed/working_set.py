@@ -8,9 +8,8 @@ header, because a timestamp would change the prompt every turn. With ``lab.worki
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lab.base.utf16 import js_length, without_half
@@ -56,31 +55,26 @@ class Line(NamedTuple):
 class WorkingSet(NamedTuple):
     """The pinned slot (None: nothing to pin) and its lines.
 
-    ``pinned`` are the ids of the memories whose lines it contains, ``normals`` the normalised lines of memories, and
-    ``where`` the indices of the lines that contain each word.
+    ``pinned`` are the ids of the memories whose lines it contains, ``normals`` the normalised lines of memories.
     """
 
     slot: Slot | None
     lines: tuple[Line, ...]
     pinned: tuple[str, ...] = ()
     normals: tuple[Normal, ...] = ()
-    where: Mapping[str, Sequence[int]] = MappingProxyType({})
 
     def holds(self, text: str) -> bool:
         """Whether a text duplicates the line of a memory."""
         normal = normal_text(text)
-        shared = [0] * len(self.normals)
-        for word in normal.words:
-            for index in self.where.get(word, ()):
-                shared[index] += 1
+        words = normal.words
         # Duplicates share most words of the longer text, or all words of the shorter one except up to two that are cut
         # at its ends. This cheap count excludes most lines.
-        count = len(normal.words)
-        return any(
-            alike(normal, line)
-            for line, common in zip(self.normals, shared, strict=True)
-            if common >= LIKENESS * count or common >= min(count, len(line.words)) - 2
-        )
+        enough = LIKENESS * len(words)
+        for line in self.normals:
+            common = len(words & line.words)
+            if (common >= enough or common >= min(len(words), len(line.words)) - 2) and alike(normal, line):
+                return True
+        return False
 
     def holds_rule(self, rule: Row) -> bool:
         """Whether the line of a hard rule equals the text of another rule, ignoring case."""
@@ -145,12 +139,8 @@ def _of_v1(built: WorkingSetV1, hard: Set[str]) -> WorkingSet:
 def _of_lines(slot: Slot, lines: Sequence[Line]) -> WorkingSet:
     """Return the Working Set with these lines, and what :meth:`WorkingSet.holds` needs."""
     normals = tuple(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in lines if line.id)
-    where: dict[str, list[int]] = {}
-    for index, normal in enumerate(normals):
-        for word in normal.words:
-            where.setdefault(word, []).append(index)
     pinned = tuple(dict.fromkeys(line.id for line in lines if line.id))
-    return WorkingSet(slot, tuple(lines), pinned, normals, where)
+    return WorkingSet(slot, tuple(lines), pinned, normals)
 
 
 def _parts(
