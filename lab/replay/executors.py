@@ -241,7 +241,7 @@ class OnWorkers:
             vectors.prepare(SHAPES)
             expected = vectors.of(SHAPES).tobytes()
         count = self._workers.width * AHEAD
-        step = min(PART, -(-len(texts) // count))
+        step = max(1, min(PART, -(-len(texts) // count)))
         parts = (range(start, min(start + step, len(texts))) for start in range(0, len(texts), step))
 
         def work(rows: range) -> np.ndarray | str:
