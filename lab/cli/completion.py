@@ -58,7 +58,7 @@ def arms(incomplete: str) -> list[str]:
 
 def policies(incomplete: str) -> list[str]:
     """Return the shipped policies of the gate."""
-    from lab.gate.policy import shipped_policies
+    from lab.gate.shipped import shipped_policies
 
     return _those(shipped_policies(), incomplete)
 

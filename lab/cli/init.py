@@ -292,7 +292,7 @@ def _judge_change(run: RunDirectory, out: Path) -> Verdict:
 def _policy(name: str, items: int) -> str:
     """Return the text of a shipped policy, at a number of items."""
     from lab.base.files import read_text
-    from lab.gate.policy import SHIPPED
+    from lab.gate.shipped import SHIPPED
 
     return read_text(SHIPPED / f"{name}.toml").replace("@6", f"@{items}")
 

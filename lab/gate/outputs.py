@@ -19,8 +19,9 @@ from lab.base.formatting import counted, markdown, number
 from lab.base.regex import regex
 from lab.compare.comparable import named
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, SKIPPED, Line, deciding
-from lab.gate.policy import Policy, read_policy, shipped_policies
+from lab.gate.policy import Policy, read_policy
 from lab.gate.receipts import read_audit, undone
+from lab.gate.shipped import shipped_policies
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Answer, Inputs, Verdict, judge, overall
 from lab.measures.catalogue import entry_of, in_words
 from lab.measures.model import SHARE, YES

@@ -16,6 +16,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import digest, read_text, read_toml
 from lab.base.formatting import choices
 from lab.base.shape import expect, json_type, only_keys, with_keys
+from lab.gate.shipped import SHIPPED, shipped_policies
 from lab.measures.catalogue import direction, entry_of, require_measure
 from lab.measures.model import SHARE, TOTAL, YES
 
@@ -262,7 +263,6 @@ OF_CONTROL = ("worth",)
 # The families of tests of rules that name none.
 FAMILIES = {"worth": "worth", "slice": "slices"}
 FAMILY = "rules"
-SHIPPED = Path(__file__).parent / "policies"
 # The largest margin for a measure between 0 and 1; a larger one would ignore a change of half of all recalls.
 MOST_MARGIN = 0.5
 
@@ -366,11 +366,6 @@ class Policy:
             return self.name
         known = Path(self.file).name if self.file else self.name
         return f"{known} (sha256 {self.key[:8]}, not a shipped policy)"
-
-
-def shipped_policies() -> list[str]:
-    """Return the names of the shipped policies."""
-    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def read_policy(name: str) -> Policy:

@@ -30,8 +30,9 @@ from lab.compare.comparable import equal_notes, named
 from lab.compare.paired import locate
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, deciding, lacking, line
 from lab.gate.measures import KINDS, evidence, judge_compared
-from lab.gate.policy import SHIPPED, Policy, Rule
+from lab.gate.policy import Policy, Rule
 from lab.gate.receipts import judge_receipts, nothing_found
+from lab.gate.shipped import SHIPPED
 from lab.golden.judging import aside
 from lab.measures.latency import Quantile, least_n, quantile, warm_times
 from lab.replay.plan import CATEGORIES, SCOPES

@@ -19,7 +19,7 @@ import typer
 
 from lab.cli.main import app
 from lab.cli.sections import GATE
-from lab.gate.policy import shipped_policies
+from lab.gate.shipped import shipped_policies
 from lab.recordings.formats import FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.gate.policy import read_policy, shipped_policies
+from lab.gate.policy import read_policy
+from lab.gate.shipped import shipped_heads, shipped_policies
 
 GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
 RECEIPTS = '[[receipts]]\nmeasure = "errors.rate"\nof = "errors.attempts"\n'
@@ -188,3 +189,9 @@ def test_read_policy_levels_and_rule_names(tmp_path: Path) -> None:
         ("latency", "p95 total", True),
         ("exact", "receipts", False),
     ]
+
+
+def test_shipped_heads_are_those_of_the_policies() -> None:
+    read = [read_policy(name) for name in shipped_policies()]
+    heads = [{"policy": policy.name, "about": policy.about, "rules": len(policy.rules)} for policy in read]
+    assert shipped_heads() == heads

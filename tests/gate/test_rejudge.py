@@ -16,7 +16,8 @@ from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json
 from lab.cli.main import app
 from lab.gate.outputs import Stale, headline, junit, openmetrics, read_verdict, rejudge, summary, write_verdict
-from lab.gate.policy import SHIPPED, read_policy
+from lab.gate.policy import read_policy
+from lab.gate.shipped import SHIPPED
 from lab.gate.verdict import Verdict, judge
 from lab.measures.score import score_and_write
 from lab.replay.run import run_replay

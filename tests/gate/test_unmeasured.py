@@ -14,7 +14,8 @@ from lab.gate.action import action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, deciding
 from lab.gate.measures import NO_GOLD, SAFETY, Evidence, judge_compared
 from lab.gate.outputs import by_reason, gravest_first, headline, write_verdict
-from lab.gate.policy import SHIPPED, Policy, Rule, read_policy
+from lab.gate.policy import Policy, Rule, read_policy
+from lab.gate.shipped import SHIPPED
 from lab.gate.verdict import Verdict, judge, overall
 from lab.report.build import build_report
 from lab.report.message import message_at

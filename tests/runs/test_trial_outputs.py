@@ -15,7 +15,8 @@ import pytest
 
 from lab.base.set_registry import DEMO
 from lab.gate.outputs import write_verdict
-from lab.gate.policy import SHIPPED, read_policy
+from lab.gate.policy import read_policy
+from lab.gate.shipped import SHIPPED
 from lab.gate.verdict import judge
 from lab.notebook import open_run as open_notebook
 from lab.replay.run import run_replay

@@ -19,7 +19,7 @@ from typing import Any
 
 from lab.api import judge
 from lab.gate.line import FAIL
-from lab.gate.policy import SHIPPED
+from lab.gate.shipped import SHIPPED
 
 CANDIDATES = ("tier_quota_v1", "seed_full", "recommended")
 SAMPLED = (*("--labels", "sampled", "--must-share", "0.10", "--nice-share", "0.63"), "--categories", "detected")

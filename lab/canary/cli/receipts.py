@@ -169,7 +169,8 @@ def limits(
     """
     from lab.base.files import cannot_write, read_text, write_atomically
     from lab.canary.audit.limits import about_window, derive, receipts_of, write_limits
-    from lab.gate.policy import SHIPPED, read_policy, shipped_policies
+    from lab.gate.policy import read_policy
+    from lab.gate.shipped import SHIPPED, shipped_policies
 
     chosen = read_policy(policy)
     file = SHIPPED / f"{policy}.toml" if policy in shipped_policies() else Path(policy)
