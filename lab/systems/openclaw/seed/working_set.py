@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from lab.base.utf16 import js_length, without_half
@@ -65,21 +66,27 @@ class WorkingSet(NamedTuple):
 
     def holds(self, text: str) -> bool:
         """Whether a text duplicates the line of a memory."""
-        normal = normal_text(text)
-        words = normal.words
-        # Duplicates share most words of the longer text, or all words of the shorter one except up to two that are cut
-        # at its ends. This cheap count excludes most lines.
-        enough = LIKENESS * len(words)
-        for line in self.normals:
-            common = len(words & line.words)
-            if (common >= enough or common >= min(len(words), len(line.words)) - 2) and alike(normal, line):
-                return True
-        return False
+        return _is_held(text, self.normals)
 
     def holds_rule(self, rule: Row) -> bool:
         """Whether the line of a hard rule equals the text of another rule, ignoring case."""
         text = f"- {normal_line(rule.text, WHOLE)}".lower()
         return any(line.hard and line.text.lower() == text for line in self.lines)
+
+
+# The lines of a scope seldom change from one turn to the next, and the same memories are found again.
+@lru_cache(maxsize=65_536)
+def _is_held(text: str, lines: tuple[Normal, ...]) -> bool:
+    normal = normal_text(text)
+    words = normal.words
+    # Duplicates share most words of the longer text, or all words of the shorter one except up to two that are cut at
+    # its ends. This cheap count excludes most lines.
+    enough = LIKENESS * len(words)
+    for line in lines:
+        common = len(words & line.words)
+        if (common >= enough or common >= min(len(words), len(line.words)) - 2) and alike(normal, line):
+            return True
+    return False
 
 
 def build_working_set(
