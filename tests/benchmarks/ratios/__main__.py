@@ -24,7 +24,7 @@ from harness import PROJECT, RATIOS, Bench, chosen, load, measured  # noqa: E402
 from shown import read_result, result, tell, write_result  # noqa: E402 - after set_up()
 
 # Each module registers its ratios, in the order in which they are measured and printed.
-for room in ("turns", "commands", "live", "others", "million"):
+for room in ("turns", "commands", "live", "embedding", "others", "million"):
     import_module(room)
 
 
