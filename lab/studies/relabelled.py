@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from lab.base.columns import Growing
 from lab.base.errors import CannotMeasure
 from lab.base.formatting import counted
 from lab.base.processes import mapped
@@ -25,7 +26,6 @@ from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan
 from lab.replay.sources import open_sources, play_of, prepare, prepared_sources, tools_of
 from lab.retrieval.contract import LabelledView, Row
-from lab.retrieval.exact import Growing
 from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever
 from lab.systems.contract import Arm, ArmInfo, Ask, MemorySystem, Recall

@@ -7,9 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from lab.base.columns import Growing
 from lab.recordings.model import LABELS
 from lab.retrieval.contract import Filter, Lanes, Query, Row
-from lab.retrieval.exact import BLOCK, ExactStore, Growing
+from lab.retrieval.exact import BLOCK, ExactStore
 from lab.systems.openclaw.memory import engine_id
 
 DIMENSION = 24

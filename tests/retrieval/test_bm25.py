@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lab.recordings.readers import read_library
-from lab.retrieval.exact import Postings, index_scores, scan_hits
+from lab.retrieval.bm25 import Postings, index_scores, scan_hits
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.retrieval.tokens import TextSettings, Tokens
 
