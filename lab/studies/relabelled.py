@@ -144,7 +144,7 @@ def fused_under(
     found = np.flatnonzero(scores)
     which, memories = np.divmod(found, width)
     tier, score = tiers.ravel()[found], scores[found]
-    order = np.lexsort((third[found], known.by_id[memories], -score, tier, which))
+    order = np.lexsort((third[found], known.id_ranks[memories], -score, tier, which))
     which, memories, tier, score = which[order], memories[order], tier[order], score[order]
     group = which * len(TIERS) + tier
     rank = np.arange(len(group)) - np.searchsorted(group, group)

@@ -53,7 +53,7 @@ class Known:
         newest = sorted(range(len(rows)), key=lambda number: (-rows[number].created_at, ids[number]))
         oldest = sorted(range(len(rows)), key=lambda number: (rows[number].created_at, ids[number]))
         # Ranks of ids; equal ones have the same rank.
-        self.by_id = np.unique(np.asarray(ids, object), return_inverse=True)[1]
+        self.id_ranks = np.unique(np.asarray(ids, object), return_inverse=True)[1]
         # Ranks by age, the oldest first; those of one age have the same rank, as the last index has.
         self.age = np.append(np.unique([row.created_at for row in rows], return_inverse=True)[1], 0).astype(np.int64)
         # Ranks in two orders, newest first and oldest first; ids break ties in both.
