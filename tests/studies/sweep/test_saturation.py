@@ -17,6 +17,7 @@ from lab.replay.run import run_replay
 from lab.runs.request import ReplayRequest
 from lab.runs.scores import read_gold
 from lab.runs.tables import read_table, write_points
+from lab.studies import relabelled
 from lab.studies.draws import SHARES
 from lab.studies.points import SaturationPoint as Point
 from lab.studies.points import means
@@ -236,3 +237,36 @@ def test_recordings_without_gold_are_refused(tmp_path: Path) -> None:
 def test_means_are_those_of_the_seeds_that_have_a_value() -> None:
     found = means([Point("uniform", 0.5, seed, "a", must, 1.0, None, 0.5) for seed, must in ((0, 2.0), (1, None))])
     assert found == {("uniform 0.50", "a"): [2.0, 1.0, None, 0.5]}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"autoRecall": {"maxItems": 3, "tierSearchMultiplier": 1, "quotas": {"mustMax": 3, "niceMin": 0}}},
+        {"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 5, "unknownMax": 4}}, "lab": {"fusion": {"k": 3}}},
+        {"lab": {"silence": {"signal": "mean", "threshold": 0.25}}},
+    ],
+)
+def test_policies_select_together_as_each_does_alone(
+    operators: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
+) -> None:
+    (tmp_path / "engine.json").write_text(json.dumps(config))
+    asked = ReplayRequest(str(operators), "lab", (), scope="recorded", config=str(tmp_path / "engine.json"), **SMALL)
+    arms = make_plan(replace(asked, arms=POLICIES)).arms
+    assert [arm.name for arm in relabelled.select_together(arms)] == list(POLICIES)
+    together = saturation(asked, seeds=1)
+    monkeypatch.setattr(relabelled, "select_together", lambda _: ())
+    assert saturation(asked, seeds=1) == together
+
+
+@pytest.mark.parametrize(
+    ("lab", "together"),
+    [({"fusion": {"method": "isr"}}, []), ({"phases": {"minRelevance": 0.3}}, ["tier_first_v1"])],
+)
+def test_policies_with_other_tiers_select_alone(
+    operators: Path, tmp_path: Path, lab: dict[str, Any], together: list[str]
+) -> None:
+    (tmp_path / "engine.json").write_text(json.dumps({"lab": lab}))
+    asked = ReplayRequest(str(operators), "lab", POLICIES, config=str(tmp_path / "engine.json"), **SMALL)
+    assert [arm.name for arm in relabelled.select_together(make_plan(asked).arms)] == together
