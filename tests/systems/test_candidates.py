@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from lab.replay.candidates import Candidates, candidates_path, read_artefact, read_candidates, rows_of, served_by
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
-from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.contract import Filter, Hit, Lanes, Row
 from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.retrieval.retrievers import QueryContext, StoreRetriever
 from lab.runs.request import ReplayRequest
@@ -192,3 +194,31 @@ def test_cache_path_depends_on_everything_that_decides_candidates(operators: Pat
     assert len(set.union(*(paths(**variant) for variant in variants))) == len(variants)
     # What only selection reads does not change the path.
     assert paths() == paths(max_items=3) == paths(hard_rules=2)
+
+
+class Unwalked(dict[str, Row]):
+    """Rows by id that may be looked up, but not walked over: a store may have a million."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("a recall walks over the whole store")
+
+    keys = values = items = __iter__  # type: ignore[assignment]
+
+
+def test_no_recall_of_the_engine_walks_over_the_store(
+    operators: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = StoreRetriever.__init__
+
+    def open_unwalked(self: StoreRetriever, *given: Any, **named: Any) -> None:
+        opened(self, *given, **named)
+        self._by_id = Unwalked()
+
+    monkeypatch.setattr(StoreRetriever, "__init__", open_unwalked)
+    arms = ("tier_first_v1", "tier_quota_v1", "seed_full", "recommended")
+    asked = ReplayRequest(str(operators), "lab", arms, embedder="hashing", limit=1)
+    run = run_replay(asked, tmp_path / "run", use_cache=False).run
+    (conversation,) = run.conversations
+    rows = run.read_receipts(conversation, ("status", "receipt")).to_pylist()
+    assert {row["status"] for row in rows} <= {"ok", "skipped"}
+    assert any(json.loads(row["receipt"]).get("notInjected") for row in rows)
