@@ -202,7 +202,7 @@ class Unwalked(dict[str, Row]):
     def __iter__(self) -> Iterator[str]:
         raise AssertionError("a recall walks over the whole store")
 
-    keys = values = items = __iter__  # type: ignore[assignment]
+    keys = values = items = __iter__  # type: ignore[assignment]  # each raises as the first does
 
 
 def test_no_recall_of_the_engine_walks_over_the_store(
