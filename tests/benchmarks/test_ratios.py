@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,20 @@ def test_ratios_alternate_between_two_checkouts(tmp_path: Path) -> None:
     assert row["change"] == sum(row["changes"]) / 2
     assert row["apart"] == (min(row["changes"]) > 1 or max(row["changes"]) < 1)
     assert "measured by turns" in said
+
+
+def test_a_checkout_whose_ratio_of_the_name_is_another_is_left_out(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "tests" / "benchmarks").mkdir(parents=True)
+    (other / "lab").symlink_to(ROOT / "lab")
+    own = other / "tests" / "benchmarks" / "ratios"
+    shutil.copytree(RATIOS, own, ignore=shutil.ignore_patterns("__pycache__"))
+    commands = own / "commands.py"
+    commands.write_text(commands.read_text("utf-8").replace("over a Python that does nothing", "a hundredth"), "utf-8")
+    found, said = measured("--only", "help", "--repeats", "1", "--compare", "other", out=tmp_path / "out.json")
+    (row,) = found["compared"]["ratios"]
+    assert row["skipped"] == "there it is another ratio: Processor time of lab --help, a hundredth."
+    assert "nothing could be compared" in said
 
 
 def test_ratios_reject_invalid_input_in_one_line(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import Bench, Ratio
+from harness import PROJECT, Bench, Ratio
 from shown import Found, plain, read_result
 
 import lab
@@ -60,6 +60,7 @@ def beside_checkout(ratios: Sequence[Ratio], repeats: int, folder: Path, bench: 
             if any(some[-1]["skipped"] for some in rounds):
                 break
         skipped = next((measured["skipped"] for some in rounds for measured in some if measured["skipped"]), None)
+        skipped = skipped or _unlike(*(some[0] for some in rounds))
         if skipped:
             rows.append({"name": one.name, "skipped": skipped})
             continue
@@ -83,10 +84,22 @@ def _summary(values: Sequence[float]) -> dict[str, Any]:
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values), "n": len(values)}
 
 
+def _unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
+    """Return how two measurements of one name differ in what they measure; None if they do not."""
+    for side in ("over", "under"):
+        if ours[side]["unit"] != theirs[side]["unit"]:
+            return f"it is measured in {ours[side]['unit']} here, in {theirs[side]['unit']} there"
+    return None if ours["about"] == theirs["about"] else f"there it is another ratio: {theirs['about']}"
+
+
 def _apart(one: Ratio, tree: Path, bench: Bench) -> dict[str, Any]:
-    """Measure one round of a ratio in a process that imports ``lab`` from ``tree``, with this checkout's benchmarks."""
-    out = bench.new_folder()
-    words = [sys.executable, str(Path(__file__).parent), "--only", one.name, "--repeats", "1"]
+    """Measure one round of a ratio in a process that imports ``lab`` from ``tree``.
+
+    Benchmarks import the modules that they measure, so each checkout brings its own; one without uses ours.
+    """
+    out, here = bench.new_folder(), Path(__file__).parent
+    own = tree / here.relative_to(PROJECT)
+    words = [sys.executable, str(own if own.is_dir() else here), "--only", one.name, "--repeats", "1"]
     done = subprocess.run(
         [*words, "--data", str(bench.data.resolve()), "--out", str(out)],
         env=os.environ | {"PYTHONPATH": str(tree)},
