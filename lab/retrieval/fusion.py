@@ -130,21 +130,21 @@ def fuse(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion = RRF) ->
     With ``rrf`` the score depends on ranks alone: it is at most ``2 / (k + 1)`` and does not say how relevant the best
     row is.
     """
-    if fusion.method != "rrf":
+    if fusion.method not in ("rrf", "isr"):
         return _fuse_scores(lanes, rows, limit, fusion)
     fts, vec, k = lanes.fts, lanes.vec, fusion.k
     # This runs for every tier of every turn: hits and candidates are taken and made as plain tuples.
     fts_ranks = {hit[0]: rank for rank, hit in enumerate(fts, 1)}
     vec_ranks = {hit[0]: rank for rank, hit in enumerate(vec, 1)}
     if len(fts_ranks) < len(fts) or len(vec_ranks) < len(vec):
-        # Every occurrence adds to the score of a row, and the first one is its rank.
-        return _ranked(lanes, rows, limit, reciprocal_ranks(([hit.row for hit in fts], [hit.row for hit in vec]), k))
+        return _fuse_scores(lanes, rows, limit, fusion)
     # The third value is a row's rank in the text lane, or a number beyond it; it breaks ties of ids that compare equal.
     fused: list[tuple[float, str, int, int, int | None]] = []
-    behind, shares = len(fts), _shares(k, max(len(fts), len(vec)))
+    behind, shares = len(fts), _shares(fusion.method, k, max(len(fts), len(vec)))
+    agreement = 2.0 if fusion.method == "isr" else 1.0
     for row, rank in fts_ranks.items():
         other = vec_ranks.pop(row, None)
-        negative = shares[rank] + shares[other] if other else shares[rank]
+        negative = agreement * (shares[rank] + shares[other]) if other else shares[rank]
         fused.append((negative, id_order(rows[row].id), rank, row, other))
     for row, rank in vec_ranks.items():
         fused.append((shares[rank], id_order(rows[row].id), behind + rank, row, rank))
@@ -162,13 +162,19 @@ def fuse(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion = RRF) ->
 
 
 @lru_cache(maxsize=64)
-def _shares(k: int, ranks: int) -> tuple[float, ...]:
+def _shares(method: str, k: int, ranks: int) -> tuple[float, ...]:
     """Return what a row loses at each rank from 1 on, so that the best sorts first; rank 0 has no meaning."""
+    if method == "isr":
+        return (0.0, *(-1.0 / rank**2 / 4.0 for rank in range(1, ranks + 1)))
     return (0.0, *(-1.0 / (k + rank) for rank in range(1, ranks + 1)))
 
 
 def _fuse_scores(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion) -> list[Candidate]:
-    """Fuse by a method other than reciprocal ranks."""
+    """Fuse by scores, or by ranks if a lane has a row twice."""
+    if fusion.method == "rrf":
+        # Every occurrence adds to the score of a row, and the first one is its rank.
+        ranked = ([hit.row for hit in lanes.fts], [hit.row for hit in lanes.vec])
+        return _ranked(lanes, rows, limit, reciprocal_ranks(ranked, fusion.k))
     if fusion.method == "isr":
         return _ranked(lanes, rows, limit, inverse_square_scores(lanes))
     normalise = "distribution" if fusion.method == "dbsf" else fusion.normalise

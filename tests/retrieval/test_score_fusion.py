@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from lab.retrieval.contract import Hit, Lanes, Row
-from lab.retrieval.fusion import METHODS, NORMALISATIONS, Fusion, fuse
+from lab.retrieval.fusion import METHODS, NORMALISATIONS, Fusion, fuse, inverse_square_scores
 
 ROWS = [Row(name, name, "", "", 0) for name in "abcd"]
 # BM25 8, 4, 2 for a, b, c; cosines .9, .5, .1 for b, d, a.
@@ -90,3 +90,11 @@ def test_fuse_any_lanes_give_each_row_once_within_the_range(
 def test_fuse_with_all_weight_on_one_lane_ranks_as_that_lane() -> None:
     assert list(scores(Fusion("convex", vector_weight=1.0)))[:2] == ["b", "d"]
     assert list(scores(Fusion("convex", vector_weight=0.0)))[:3] == ["a", "b", "c"]
+
+
+@given(some.lists(some.integers(0, 60), unique=True), some.lists(some.integers(0, 60), unique=True))
+def test_fuse_isr_gives_the_scores_of_the_definition_bit_for_bit(fts: Sequence[int], vec: Sequence[int]) -> None:
+    rows = [Row(f"m{number}", f"m{number}", "", "", 0) for number in range(61)]
+    lanes = Lanes([Hit(number, 1.0) for number in fts], [Hit(number, 1.0, 0.5) for number in vec])
+    found = {candidate.id: candidate.score for candidate in fuse(lanes, rows, 100, Fusion("isr"))}
+    assert found == {rows[number].id: score for number, score in inverse_square_scores(lanes).items()}
