@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import TypeAlias
 
@@ -18,6 +19,8 @@ _MICRO = Decimal("0.000001")
 # Whole numbers below it are doubles.
 _EXACT = 1 << 53
 _DECIMAL = regex(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WORDS = {None: "null", True: "true", False: "false"}
+_OBJECTS = (dict, Mapping)
 _RADIX = {"0x": 16, "0o": 8, "0b": 2}
 
 
@@ -47,13 +50,19 @@ def js_json(value: Json) -> str:
         text = encode_basestring(value)
         return text if text.isascii() else LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
     if value is None or isinstance(value, bool):
-        return json.dumps(value)
+        return _WORDS[value]
     if isinstance(value, int | float):
         return number_text(value) if math.isfinite(_double(value)) else "null"
     # The abstract class is slow to ask, and nearly all objects are dicts.
-    if isinstance(value, dict | Mapping):
-        return f"{{{','.join([f'{js_json(str(key))}:{js_json(inner)}' for key, inner in value.items()])}}}"
-    return f"[{','.join(map(js_json, value))}]"
+    if isinstance(value, _OBJECTS):
+        return f"{{{','.join([f'{_name(str(key))}:{js_json(inner)}' for key, inner in value.items()])}}}"
+    return f"[{','.join([js_json(inner) for inner in value])}]"
+
+
+@lru_cache(maxsize=4096)
+def _name(key: str) -> str:
+    # Receipts have the same names again and again.
+    return js_json(key)
 
 
 def js_text(value: Json) -> str:
