@@ -60,10 +60,11 @@ class Entry(NamedTuple):
 
 
 class ScoredSearch(NamedTuple):
-    """A search under the exclusions, and its candidates with their scores."""
+    """A search under the exclusions, its candidates with their scores, and the rows that it met and left out."""
 
     searched: Searched
     entries: list[Entry]
+    left_out: list[Row]
 
 
 class HotLane:
@@ -122,7 +123,7 @@ class HotLane:
             emptied: set[str | None] = set()
 
             def bucket(plan: TierPlan) -> list[Candidate]:
-                searched, entries = self.find(scope, plan, tiers, attempt.barred, allowed)
+                searched, entries, _ = self.find(scope, plan, tiers, attempt.barred, allowed)
                 if not entries and searched.excluded:
                     emptied.add(plan.miss_reason)
                 if self.rescored:
@@ -168,9 +169,21 @@ class HotLane:
         result = self._searches.get(key)
         if result is None:
             excludes = self._exclusions.excludes
-            searched = tiers.admitted(where, lambda row: excludes(row, barred, allowed), self._phases.min_relevance)
-            entries = self._scored(searched.fused, scope, record=allowed == RULES)
-            result = self._searches[key] = ScoredSearch(searched, entries)
+            result = self._searches.get((scope, plan.tier, barred, RULES))
+            # If nothing that was left out may be selected now, the search would meet and find the same rows again.
+            if result is None or not all(excludes(row, barred, allowed) for row in result.left_out):
+                left_out: list[Row] = []
+
+                def is_excluded(row: Row) -> bool:
+                    excluded = excludes(row, barred, allowed)
+                    if excluded:
+                        left_out.append(row)
+                    return excluded
+
+                searched = tiers.admitted(where, is_excluded, self._phases.min_relevance)
+                entries = self._scored(searched.fused, scope, record=allowed == RULES)
+                result = ScoredSearch(searched, entries, left_out)
+            self._searches[key] = result
         tiers.record(where, result.searched)
         return result
 

@@ -47,6 +47,7 @@ UNTRUSTED, QUARANTINED = "untrusted", "quarantined"
 # Small enough to rank untrusted memories behind all others.
 UNTRUSTED_FACTOR = 0.001
 BEST_RRF = 2.0 / (K + 1)
+_new = tuple.__new__
 
 
 def rank_relevance(rank: int, depth: int) -> float:
@@ -88,9 +89,9 @@ def over_pool(candidate: Candidate, pool: Pool) -> Candidate:
     identity, _, created_at, _, vec_rank, distance = candidate
     fts, near = pool.fts.get(identity), pool.vec.get(identity)
     score = pool.scores.get(identity, 0.0)
-    if near:
-        return Candidate(identity, score, created_at, fts, *near)
-    return Candidate(identity, score, created_at, fts, POOL_DEPTH + 1 if vec_rank else None, distance)
+    placed = near or (POOL_DEPTH + 1 if vec_rank else None, distance)
+    # Does what Candidate(…) does at half the cost.
+    return _new(Candidate, (identity, score, created_at, fts, *placed))
 
 
 def recency(row: Row, now_ms: float) -> float:

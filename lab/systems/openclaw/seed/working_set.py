@@ -56,13 +56,13 @@ class Line(NamedTuple):
 class WorkingSet(NamedTuple):
     """The pinned slot (None: nothing to pin) and its lines.
 
-    ``pinned`` are the ids of the memories whose lines it contains, ``normals`` the normalised lines of memories.
+    ``pinned`` are the ids of the memories whose lines it contains, ``normals`` their normalised lines.
     """
 
     slot: Slot | None
     lines: tuple[Line, ...]
     pinned: tuple[str, ...] = ()
-    normals: tuple[Normal, ...] = ()
+    normals: frozenset[Normal] = frozenset()
 
     def holds(self, text: str) -> bool:
         """Whether a text duplicates the line of a memory."""
@@ -76,7 +76,7 @@ class WorkingSet(NamedTuple):
 
 # The lines of a scope seldom change from one turn to the next, and the same memories are found again.
 @lru_cache(maxsize=65_536)
-def _is_held(text: str, lines: tuple[Normal, ...]) -> bool:
+def _is_held(text: str, lines: frozenset[Normal]) -> bool:
     normal = normal_text(text)
     words = normal.words
     # Duplicates share most words of the longer text, or all words of the shorter one except up to two that are cut at
@@ -87,6 +87,12 @@ def _is_held(text: str, lines: tuple[Normal, ...]) -> bool:
         if (common >= enough or common >= min(len(words), len(line.words)) - 2) and alike(normal, line):
             return True
     return False
+
+
+@lru_cache(maxsize=1024)
+def _one_of(lines: frozenset[Normal]) -> frozenset[Normal]:
+    """Return the same object for equal lines: as a key it is hashed only once, and compares by identity."""
+    return lines
 
 
 def build_working_set(
@@ -145,7 +151,7 @@ def _of_v1(built: WorkingSetV1, hard: Set[str]) -> WorkingSet:
 
 def _of_lines(slot: Slot, lines: Sequence[Line]) -> WorkingSet:
     """Return the Working Set with these lines, and what :meth:`WorkingSet.holds` needs."""
-    normals = tuple(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in lines if line.id)
+    normals = _one_of(frozenset(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in lines if line.id))
     pinned = tuple(dict.fromkeys(line.id for line in lines if line.id))
     return WorkingSet(slot, tuple(lines), pinned, normals)
 

@@ -180,6 +180,9 @@ def _unknown_or_recent(
 
     With ``strict_caps`` a recent must candidate takes none: the slots of must are taken, or there is no other.
     """
+    room = min(quota.unknown_max, slots)
+    if room <= 0:
+        return []
     recent = ("nice",) if strict_caps else ("must", "nice")
     pool = sorted(
         (by_rank(candidate), tier, index, candidate)
@@ -189,7 +192,7 @@ def _unknown_or_recent(
     )
     picked: list[Picked] = []
     for *_, tier, _, candidate in pool:
-        if len(picked) < min(quota.unknown_max, slots) and candidate.id not in seen:
+        if len(picked) < room and candidate.id not in seen:
             seen.add(candidate.id)
             picked.append(Picked(candidate, tier, "unknown_quota" if tier == "unknown" else "recent_quota"))
     return picked

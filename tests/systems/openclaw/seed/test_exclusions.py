@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.fusion import fuse
-from lab.systems.openclaw.recall.retrieve import DEEPEST, Tiers
+from lab.systems.openclaw.recall.retrieve import DEEPEST, Searched, Tiers
 from tests.starving import failure
 
 
@@ -57,3 +57,24 @@ def test_admitted_search_stops_at_the_maximum_depth(kit: Any) -> None:
     view = Counted(Lanes([], [Hit(at % 3, 0.5, 1.0) for at in range(2 * DEEPEST)]))
     result = Tiers(view, rows, 12, {}).admitted(Filter(), lambda row: row.trust_tier == "quarantined")
     assert (result.fused, result.excluded, view.depths[-1]) == ([], 3, DEEPEST)
+
+
+def test_effect_of_a_rule_is_searched_only_in_the_tiers_that_it_emptied(
+    kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched, admitted = list[str](), Tiers.admitted
+
+    def counted(self: Tiers, where: Filter, *rest: Any) -> Searched:
+        searched.extend(where.labels or ())
+        return admitted(self, where, *rest)
+
+    monkeypatch.setattr(Tiers, "admitted", counted)
+    rows = [
+        kit.row("m", "the gateway is blue", label=kit.MUST),
+        kit.row("n", "the gateway is green", label=kit.NICE),
+        kit.row("t", "paint the gateway", label=kit.NICE, category="todo", days=9),
+    ]
+    turn = kit.Talk(rows, kit.flow()).say("what colour is the gateway?")
+    assert len(turn.stale) == 1
+    assert searched.count(kit.NICE) == 2
+    assert searched.count(kit.MUST) == 1
