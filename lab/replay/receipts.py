@@ -207,12 +207,12 @@ class Readings:
         """Return the reading of the next recall, whose receipt is logged as ``receipt_text``."""
         recall = answer.recall
         lines = body_lines(recall.context)
+        lengths = {line: js_length(line) for line in lines}
         prefix = stable = None
         before = self._before.get(answer.arm)
         if before is not None:
             prefix = tokens(common_prefix(before[0], recall.context))
-            kept = lines & before[1]
-            stable = sum(js_length(line) * count for line, count in kept.items())
+            stable = sum(lengths[line] * min(lines[line], before[1][line]) for line in lines.keys() & before[1].keys())
         if answer.point.is_recall_turn:
             self._before[answer.arm] = recall.context, lines
         has_receipt = bool(recall.receipt)
@@ -220,7 +220,7 @@ class Readings:
         return Reading(
             prefix,
             stable,
-            sum(js_length(line) * count for line, count in lines.items()),
+            sum(lengths[line] * count for line, count in lines.items()),
             len(receipt_text.encode("utf-8", "surrogatepass")) if has_receipt else None,
             (screen_rows(recall.receipt) or rows_of(receipt_text)) if has_receipt else None,
             len(ids),
@@ -291,7 +291,8 @@ def explained(receipt: Mapping[str, Any], ids: Sequence[tuple[str, str]]) -> int
         elif isinstance(value, _PLAIN):
             continue
         elif isinstance(value, dict | Mapping):
-            found.update(*(named[name] for name in named.keys() & value.keys()))
+            if not named.keys().isdisjoint(value):
+                found.update(*(named[name] for name in named.keys() & value.keys()))
             pending += [part for name, part in value.items() if name not in HIT_LISTS]
         elif isinstance(value, list | Sequence):
             pending += value

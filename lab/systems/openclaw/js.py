@@ -29,12 +29,9 @@ def round6(value: float) -> float:
 
     Values that are not finite give 0.
     """
-    # The fast paths for zero, and for values that are neither halves nor whole: nearly all.
-    if value.__class__ is float and -1e9 < value < 1e9:
-        if not value:
-            return value
-        if value * 2e6 % 1.0:
-            return round(value, 6)
+    # The fast path for values that are no halves: nearly all.
+    if value.__class__ is float and -1e9 < value < 1e9 and value * 2e6 % 2.0 != 1.0:
+        return round(value, 6)
     value = _double(value)
     if not math.isfinite(value):
         return 0.0

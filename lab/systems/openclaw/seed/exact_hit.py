@@ -31,8 +31,8 @@ _IDENTIFIER = regex(
     r"|[0-9]{4,}",
     re.ASCII,
 )
-# What surrounds a word of prose, and is no part of an identifier there.
-_AROUND = ".,;:!?()\"'"
+# A word with a digit, or with a mark that joins the parts of an identifier: every identifier has one of them.
+_ODD = regex(r"(?<!\S)[^\s0-9/_.:-]*+(?:[0-9/_]|[.:-]+(?=\S))\S*")
 _QUOTED = regex('"([^"]*)"|“([^“”]*)”|「([^「」]*)」|『([^『』]*)』|`([^`]*)`')
 # Prose that looks like a name: "follow-up", "10-minute", "e.g".
 _PROSE = regex(r"[a-z]+(?:[-'][a-z]+)*|[0-9]+(?:-[a-z]+)+|[a-z](?:\.[a-z])+")
@@ -68,14 +68,14 @@ def evidence_of(query: str) -> Evidence:
     """Return the identifiers, phrases and content words of a query."""
     lowered = query.lower()
     # An identifier has no white space, and a word of letters is none: most of a prompt need not be searched.
-    odd = " ".join(word for word in lowered.split() if not word.strip(_AROUND).isalpha())
+    odd = " ".join(_ODD.findall(lowered))
     names = {name for name in _IDENTIFIER.findall(odd) if not _PROSE.fullmatch(name)}
     identifiers = frozenset(name for name in names if _is_identifier(name))
     quoted = {part for groups in _QUOTED.findall(lowered) for part in groups if len(part.strip()) >= MIN_PHRASE}
     runs = set() if lowered.isascii() else {run for run in CJK_RUN.findall(lowered) if len(run) >= MIN_CJK_RUN}
     labelled = {
         (word, number)
-        for word, number in _LABELLED.findall(lowered)
+        for word, number in (_LABELLED.findall(lowered) if odd else ())
         if word not in _FUNCTION_WORDS and not _YEAR.fullmatch(number)
     }
     return Evidence(
