@@ -32,7 +32,6 @@ from lab.embedding.embedder import embedder_key
 from lab.recordings.model import Memory, Recording
 from lab.replay.loop import ask_of
 from lab.replay.plan import Plan
-from lab.replay.timeline import RecallPoint
 from lab.retrieval.contract import Filter, Hit, Lanes, Row, View, scan_score, vector_score
 from lab.retrieval.faults import NO_FAULTS, FaultPlan, Faults
 from lab.retrieval.retrievers import QueryContext, Retrieval, StoreRetriever
@@ -330,40 +329,57 @@ def is_cacheable(plan: Plan) -> bool:
     return plan.request.store == "exact" and not plan.request.faults
 
 
-def candidates_path(
-    plan: Plan, recording: Recording, rows: Sequence[Row], recall_points: Sequence[RecallPoint], retrieval: Retrieval
-) -> Path:
-    """Return the cache path of the candidates of one conversation under one retrieval, existing or not."""
+def candidates_paths(plan: Plan, recording: Recording) -> dict[Retrieval, Path]:
+    """Return the cache paths of the candidates of one conversation, existing or not, by the retrieval of the arms.
+
+    The plan keeps them, because naming them reads every memory.
+    """
+    known = plan.places.get(recording.conversation)
+    if known is None:
+        retrievals = [arm.retrieval for arm in plan.arms if isinstance(arm, Searches) and arm.shares]
+        known = plan.places[recording.conversation] = _paths(plan, recording, retrievals)
+    return known
+
+
+def _paths(plan: Plan, recording: Recording, retrievals: Iterable[Retrieval]) -> dict[Retrieval, Path]:
     no_faults = FaultPlan()
-    searched = [
-        part
-        for memory, row in zip(recording.memories, rows, strict=True)
-        for part in (
-            row.id,
-            row.index_text,
-            row.scope,
-            row.importance_label,
-            _span(memory),
-            str(row.position),
-            str(row.embedded),
-        )
-    ]
-    queries = [
-        part
-        for point in recall_points
-        for part in (point.text, str(point.seq), ask_of(point, plan.scoping, no_faults).scope or "")
-    ]
-    name = digest(
-        {
-            "text": [asdict(retrieval.text), retrieval.text.identity()],
-            "clamp": asdict(retrieval.clamp),
-            "embedder": embedder_key(plan.embedder),
-            "searched": _sha256(searched),
-            "asked": _sha256(queries),
-            **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
-        }
+    searched = _sha256(
+        [
+            part
+            for memory, row in zip(recording.memories, rows_of(plan, recording), strict=True)
+            for part in (
+                row.id,
+                row.index_text,
+                row.scope,
+                row.importance_label,
+                _span(memory),
+                str(row.position),
+                str(row.embedded),
+            )
+        ]
     )
-    return cache_folder() / "candidates" / search_key() / f"{name[:32]}.arrow"
+    asked = _sha256(
+        [
+            part
+            for point in plan.recall_points_of(recording)
+            for part in (point.text, str(point.seq), ask_of(point, plan.scoping, no_faults).scope or "")
+        ]
+    )
+    vectors = {"vectors": plan.vectors.sha256} if plan.vectors else {}
+    paths = {}
+    for retrieval in retrievals:
+        name = digest(
+            {
+                "text": [asdict(retrieval.text), retrieval.text.identity()],
+                "clamp": asdict(retrieval.clamp),
+                "embedder": embedder_key(plan.embedder),
+                "searched": searched,
+                "asked": asked,
+                **vectors,
+            }
+        )
+        paths[retrieval] = cache_folder() / "candidates" / search_key() / f"{name[:32]}.arrow"
+    return paths
 
 
 def _span(memory: Memory) -> str:
@@ -378,11 +394,8 @@ def is_cached(plan: Plan, recording: Recording) -> bool:
     """Return whether the cache has candidates for all arms, so that a conversation's texts need no vectors."""
     if not is_cacheable(plan) or not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
         return False
-    rows, points = rows_of(plan, recording), plan.recall_points_of(recording)
-    return all(
-        served_by(candidates_path(plan, recording, rows, points, retrieval)).issuperset(names)
-        for retrieval, names in signatures(plan).items()
-    )
+    paths = candidates_paths(plan, recording)
+    return all(served_by(paths[retrieval]).issuperset(names) for retrieval, names in signatures(plan).items())
 
 
 def rows_of(plan: Plan, recording: Recording) -> list[Row]:
@@ -404,13 +417,9 @@ def read_cached(plan: Plan, recording: Recording) -> Cached:
     """Return the cached candidates of a conversation by retrieval; empty candidates where none are cached."""
     if not is_cacheable(plan):
         return {}
-    rows, points = rows_of(plan, recording), plan.recall_points_of(recording)
     return {
-        retrieval: read_candidates(
-            candidates_path(plan, recording, rows, points, retrieval),
-            scan_score if retrieval.text.lane == "scan" else vector_score,
-        )
-        for retrieval in dict.fromkeys(arm.retrieval for arm in plan.arms if isinstance(arm, Searches) and arm.shares)
+        retrieval: read_candidates(path, scan_score if retrieval.text.lane == "scan" else vector_score)
+        for retrieval, path in candidates_paths(plan, recording).items()
     }
 
 
@@ -437,13 +446,11 @@ def from_cached(cached: Cached, make_live: Callable[[Retrieval], StoreRetriever]
 
 def save_cached(plan: Plan, recording: Recording, cached: Cached) -> None:
     """Write changed candidates to the cache."""
-    if any(candidates.changed for candidates in cached.values()):
-        rows, points = rows_of(plan, recording), plan.recall_points_of(recording)
-        for retrieval, candidates in cached.items():
-            if candidates.changed:
-                # The cache only saves time, so a read-only folder is not an error.
-                with suppress(LabError):
-                    candidates.save(candidates_path(plan, recording, rows, points, retrieval))
+    for retrieval, candidates in cached.items():
+        if candidates.changed:
+            # The cache only saves time, so a read-only folder is not an error.
+            with suppress(LabError):
+                candidates.save(candidates_paths(plan, recording)[retrieval])
 
 
 def _sha256(parts: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Plan:
 
     ``vectors`` are the stored vectors of ``--memories-from``, if they are used. ``recordings`` hold the memories of the
     ``haystack``; those of ``library`` do not. ``copies`` are the groups of equal conversations, if they are known.
+    ``places`` has the paths of cached candidates, by conversation, as they are named.
     """
 
     request: ReplayRequest
@@ -66,6 +67,7 @@ class Plan:
     vectors: StoredVectors | None = None
     haystack: Haystack | None = None
     copies: tuple[tuple[str, ...], ...] | None = None
+    places: dict[str, dict[Retrieval, Path]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def probes(self, recording: Recording) -> tuple[Probe, ...]:
         """Return the probes of one conversation."""

@@ -33,7 +33,7 @@ from lab.nightly.nightly_folder import runs_of_nightly_run
 from lab.nightly.nightly_run import NightlyRun, run_nightly, write_nightly
 from lab.nightly.plan import NightlyPlan, Within, read_plan
 from lab.nightly.trend import read_store
-from lab.replay.candidates import Candidates, candidates_path, rows_of
+from lab.replay.candidates import Candidates, candidates_paths
 from lab.replay.plan import make_plan
 from lab.report.message import message_at
 from lab.report.nightly import write_pages
@@ -393,11 +393,11 @@ def test_nightly_second_replay_catches_stale_candidates(plan: NightlyPlan, monke
     plan = replace(plan, sets=(replace(one, asked=replace(one.asked, arms=("hybrid",))),))
     made = make_plan(plan.sets[0].asked)
     (recording,) = made.recordings
-    rows, happening = rows_of(made, recording), made.recall_points_of(recording)
+    happening = made.recall_points_of(recording)
     stale = Candidates()
     last = happening[-1]
     stale.keep(len(happening) - 1, Filter(last.scope, None), 500, Lanes([Hit(0, 9.0)], []))
-    stale.save(candidates_path(made, recording, rows, happening, made.retrievals()[0]))
+    stale.save(candidates_paths(made, recording)[made.retrievals()[0]])
     nightly_run = _night(plan)
     assert nightly_run.exit_code == 4
     assert f"{last.key} of hybrid" in _lines(nightly_run)["a/a receipts"][1]

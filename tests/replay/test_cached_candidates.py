@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab.replay.candidates import Candidates, candidates_path, read_artefact, rows_of
+from lab.replay.candidates import Candidates, candidates_paths, read_artefact
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter, Hit, Lanes
@@ -22,11 +22,11 @@ def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of:
     run_replay(request, desk.home / "usual")
     plan = make_plan(request)
     (recording,) = plan.recordings
-    rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
+    happening = plan.recall_points_of(recording)
     # A valid file with a wrong answer, as outdated code would have written it.
     stale = Candidates()
     stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))
-    stale.save(candidates_path(plan, recording, rows, happening, plan.retrievals()[0]))
+    stale.save(candidates_paths(plan, recording)[plan.retrievals()[0]])
     before = files_of(kept)
     again = run_replay(request, desk.home / "again", use_cache=False).run
     assert files_of(kept) == before

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lab.replay.candidates import Candidates, candidates_path, read_artefact, read_candidates, rows_of, served_by
+from lab.replay.candidates import Candidates, candidates_paths, read_artefact, read_candidates, served_by
 from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter, Hit, Lanes, Row
@@ -180,7 +180,7 @@ def test_cache_path_depends_on_everything_that_decides_candidates(operators: Pat
     def paths(**changes: object) -> set[Path]:
         plan = make_plan(ReplayRequest(str(operators), "lab", ("tier_quota_v1",), limit=1, **changes))
         one = plan.recordings[0]
-        return {candidates_path(plan, one, rows_of(plan, one), plan.recall_points_of(one), plan.retrievals()[0])}
+        return set(candidates_paths(plan, one).values())
 
     variants = (
         {},
