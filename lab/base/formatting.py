@@ -62,13 +62,18 @@ def silent(text: str) -> None:
     del text
 
 
-def choices(name: str, names: Iterable[str], title: str = "known") -> str:
-    """Return what could have been given instead of an unknown name: the nearest by its letters, then all of them."""
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that is nearest by its letters; None if none is near."""
     from difflib import get_close_matches
 
+    return next(iter(get_close_matches(name.lower(), list(names), 1, 0.7)), None)
+
+
+def choices(name: str, names: Iterable[str], title: str = "known") -> str:
+    """Return what could have been given instead of an unknown name: the nearest by its letters, then all of them."""
     listed = list(names)
-    near = get_close_matches(name.lower(), listed, 1, 0.7)
-    return f"{f'did you mean {near[0]!r}? ' if near else ''}{title}: {', '.join(listed)}"
+    near = nearest(name, listed)
+    return f"{f'did you mean {near!r}? ' if near else ''}{title}: {', '.join(listed)}"
 
 
 def counted(count: int, noun: str) -> str:

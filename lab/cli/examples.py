@@ -36,6 +36,8 @@ EXAMPLES = {
     "study latency": "lab study latency shipped:operators --out reports/latency",
     "canary agree": "lab canary agree ~/.openclaw --format openclaw \\\n"
     "    --memories-from ~/.openclaw/memory/lancedb --config openclaw.json",
+    "canary shadow": "lab canary shadow ~/.openclaw --candidate new.json \\\n"
+    "    --embedder openai:text-embedding-3-small@https://api.openai.com/v1",
     "canary run": "lab canary run ~/.openclaw/openclaw.json --slot openclaw-mem-engine \\\n"
     "    --restart 'systemctl --user restart openclaw-gateway'",
     "canary recover": "lab canary recover ~/.openclaw/openclaw.json",

@@ -81,6 +81,7 @@ CANARY = Group(
             "agree": Entry("lab.canary.cli.agree", "Compare the recalls of a live engine with the lab's."),
         },
         "Switch it": {
+            "shadow": Entry("lab.canary.cli.shadow", "Try a configuration on the recalls that a live engine made."),
             "plan": Entry("lab.canary.cli.apply", "Write the jobs of Stage A or Stage C."),
             "run": Entry("lab.canary.cli.canary", "Run a canary on a live gateway: Stage B of the rollout."),
             "recover": Entry("lab.canary.cli.canary", "Roll back a canary that was killed."),

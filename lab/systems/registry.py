@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from lab.base.code import imported_by
 from lab.base.errors import UnusableInput
 from lab.base.files import digest, sha256_file
-from lab.base.formatting import choices
+from lab.base.formatting import choices, nearest
 from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo, Ask, MemorySystem, Recall
 from lab.systems.kit import Kit
@@ -252,9 +252,9 @@ def parse_arms(
 
     ``shared`` is the configuration of arms without a file.
 
-    If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``; this is how one system runs under
-    two configurations. ``NAME@256`` sets a budget of 256 tokens (:mod:`lab.systems.budget`). Arms in ``made`` are
-    referred to by name only.
+    If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``, or be a host's openclaw.json, which
+    configures ``engine``; this is how one system runs under two configurations. ``NAME@256`` sets a budget of 256
+    tokens (:mod:`lab.systems.budget`). Arms in ``made`` are referred to by name only.
     """
     if not texts:
         raise UnusableInput(
@@ -288,6 +288,9 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
 
 def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, raw: Any, lab: Any) -> ArmSpec:
     system = lab.get("arm", name) if isinstance(lab, Mapping) and file else name
+    # A host's file has the engine's section in its place. A name that is nearly a system's is a slip.
+    if file and system == name and isinstance(raw, Mapping) and config is not raw and not nearest(name, systems()):
+        system = "engine"
     if not isinstance(system, str):
         raise UnusableInput(f"{path}: lab.arm: expected the name of a system, found {system!r}")
     if file and system == name and name not in systems():

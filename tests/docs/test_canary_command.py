@@ -81,7 +81,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "openclaw.json").write_text(json.dumps(GATEWAY), "utf-8")
     changed = json.loads(json.dumps(GATEWAY))
     section = changed["plugins"]["entries"]["openclaw-mem-engine"]["config"]
-    section |= {"lab": {"arm": "engine"}, "autoRecall": {"selectionMode": "tier_first_v1", "maxItems": 1}}
+    section |= {"autoRecall": {"selectionMode": "tier_first_v1", "maxItems": 1}}
     (folder / "new.json").write_text(json.dumps(changed), "utf-8")
     return folder
 
@@ -123,12 +123,14 @@ def test_replay_on_the_canary_page_matches_the_live_plugin(
 
 @pytest.mark.process
 @pytest.mark.model
-def test_second_replay_on_the_canary_page_runs_both_files(
+def test_a_changed_copy_of_the_hosts_file_runs_beside_it(
     pages: dict[str, str],
     home: Path,
     running: Endpoint,  # noqa: F811 - the fixture, by its name
 ) -> None:
-    rows = {(row["arm"], row["scope"]): row for row in _run(_replays(pages["canary.md"])[1], home, running)}
+    words = [*_replays(pages["canary.md"])[0], "--arm", "new=new.json"]
+    words[words.index("--out") + 1] = "reports/runs/change"
+    rows = {(row["arm"], row["scope"]): row for row in _run(words, home, running)}
     assert set(rows) == {(arm, scope) for arm in ("engine", "new") for scope in ("kiln", "global")}
     assert [rows[arm, "kiln"]["injected"] for arm in ("engine", "new")] == [2, 1]
     assert json.loads(rows["new", "kiln"]["receipt"])["selectionMode"] == "tier_first_v1"

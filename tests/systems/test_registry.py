@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
@@ -174,3 +175,17 @@ class Nonsense(Theirs):
 )
 def test_info_of_refuses_an_invalid_description(description: object, words: str) -> None:
     assert words in refused(lambda: info_of(ArmSpec("other", "other"), Nonsense(description)))
+
+
+def test_a_hosts_file_configures_the_engine_under_a_name_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "openclaw.json"
+    section = {"autoRecall": {"maxItems": 2}}
+    file.write_text(json.dumps({"plugins": {"entries": {"openclaw-mem-engine": {"config": section}}}}), "utf-8")
+    (spec,) = parse_arms([f"mine={file}"])
+    assert (spec.name, spec.system, spec.config) == ("mine", "engine", section)
+    # A slip of the pen is no name of its own, and a bare section does not say what it configures.
+    with pytest.raises(UnusableInput, match="names no system"):
+        parse_arms([f"tier_quota={file}"])
+    file.write_text(json.dumps(section), "utf-8")
+    with pytest.raises(UnusableInput, match="names no system"):
+        parse_arms([f"mine={file}"])

@@ -1,0 +1,231 @@
+"""The recalls that a live engine logged, each beside the user's turn at which it was made, and beside the lab's.
+
+A receipt names no turn, and since OpenClaw 2026.6 no transcript keeps the injected block. The host stores a user's
+message after the recall that it caused: 39 to 1,019 ms later on 2026.6.11 and 2026.9.6. So a receipt belongs to the
+first free user's turn that follows it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted
+from lab.base.regex import regex
+from lab.canary.audit.check import CAPTURE, RECALL, Damaged, check_recall
+from lab.canary.audit.copies import Pairs
+from lab.canary.audit.lines import opened
+from lab.canary.audit.log_line import LogLine, payload, read_lines
+from lab.canary.audit.status import reading_of, with_known_reasons
+from lab.recordings.model import Recording
+
+# Milliseconds by which a host stores a message after its recall, at most; and before it, as clocks are rounded.
+LATEST, EARLIEST = 120_000, 5
+# Seconds by which lines of one log may be out of order without the clock having been set back.
+UNORDERED = 5.0
+# What the engine says when it starts.
+_REGISTERED = regex(r"registered \(db=(?P<db>[^,]*), table=(?P<table>[^,]*), model=(?P<model>[^,]*)")
+# A part of the live engine that failed, as the fault that repeats it.
+FAULT_OF = {"provider_unavailable": "embedder_down", "embedding_input_too_long": "input_too_long"}
+
+
+class Logged(NamedTuple):
+    """A recall receipt: its time in epoch ms, the session that its line names, if any, and where it stands."""
+
+    time_ms: int
+    session: str | None
+    where: str
+    receipt: Mapping[str, Any]
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What did not work, as reasons of the receipt."""
+        return reading_of(self.receipt).faults
+
+
+@dataclass(slots=True)
+class Log:
+    """The recalls of a gateway's logs in order of time, those of one turn once.
+
+    ``engines`` are the database, table and model that the engine named at each start, with the place of the line.
+    ``notes`` say what was left out, and why.
+    """
+
+    recalls: list[Logged] = field(default_factory=list)
+    engines: list[tuple[str, int, tuple[str, str, str]]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_log(files: Iterable[Path]) -> Log:
+    """Read the logs of one gateway, such as dated ones, in any order.
+
+    Recalls of a time to which the clock was set back are left out: it is unknown which came first. Raises
+    :class:`UnusableInput` if there is no usable receipt with a time.
+    """
+    log, damaged, untimed = Log(), 0, 0
+    paths = list(files)
+    for path in paths:
+        pairs, last = Pairs(), float("-inf")
+        unclear: list[tuple[float, float]] = []
+        with opened(str(path)) as lines:
+            for number, line in lines:
+                try:
+                    entries = read_lines(line or b"")
+                except Damaged:
+                    damaged += 1
+                    continue
+                for entry in entries:
+                    if entry.time is not None and entry.time < last - UNORDERED:
+                        unclear.append((entry.time, last))
+                        log.notes.append(
+                            f"{path}:{number}: the clock went back by {last - entry.time:.0f} s; the recalls that "
+                            "have a time of both are left out"
+                        )
+                        last = entry.time
+                    last = max(last, entry.time or last)
+                    try:
+                        recall = _recall(entry, pairs, f"{path}:{number}")
+                    except Damaged:
+                        damaged += 1
+                        continue
+                    if recall is not None and entry.time is None:
+                        untimed += 1
+                    elif recall is not None:
+                        log.recalls.append(recall)
+                    if entry.name == "" and (named := _REGISTERED.match(entry.rest.strip())):
+                        at = int(1000 * (entry.time or 0))
+                        log.engines.append((f"{path}:{number}", at, (named["db"], named["table"], named["model"])))
+        if unclear:
+            log.recalls = [
+                one
+                for one in log.recalls
+                if not (one.where.startswith(f"{path}:") and any(a <= one.time_ms / 1000 <= b for a, b in unclear))
+            ]
+    for count, what in ((damaged, "damaged line"), (untimed, "receipt without a time and date")):
+        if count:
+            log.notes.append(f"{counted(count, what)}: left out")
+    if not log.recalls:
+        why = "".join(f"; {note}" for note in log.notes)
+        shown = ", ".join(map(str, paths)) or "no log"
+        raise UnusableInput(f"{shown}: no usable recall receipt{why}. Are receipts enabled (receipts.enabled)?")
+    log.recalls.sort(key=lambda one: one.time_ms)
+    log.engines.sort(key=lambda one: one[1])
+    return log
+
+
+def _recall(entry: LogLine, pairs: Pairs, where: str) -> Logged | None:
+    """Return the recall of a line; None for another line, and for the second receipt of a turn."""
+    if entry.name == CAPTURE:
+        pairs.end_turn(entry)
+    if entry.name != RECALL:
+        return None
+    receipt = payload(entry)
+    check_recall(with_known_reasons(receipt))
+    if pairs.is_second(entry, receipt["injectedCount"]):
+        return None
+    return Logged(round(1000 * (entry.time or 0)), entry.session, where, receipt)
+
+
+def since_last_change(log: Log) -> tuple[list[Logged], str | None]:
+    """Return the recalls since the engine last changed its store or embedding model, and a note on the others."""
+    change = None
+    for (_, _, before), (where, at, after) in zip(log.engines, log.engines[1:], strict=False):
+        if before != after:
+            what = next(
+                name
+                for name, one, other in zip(("database", "table", "model"), before, after, strict=True)
+                if one != other
+            )
+            change = where, at, what
+    if change is None:
+        return log.recalls, None
+    where, at, what = change
+    kept = [one for one in log.recalls if one.time_ms >= at]
+    earlier = len(log.recalls) - len(kept)
+    if not earlier:
+        return kept, None
+    return kept, f"{where}: the engine got another {what}; {counted(earlier, 'recall')} before are left out"
+
+
+class Placed(NamedTuple):
+    """Recalls by the key of their user's turn, and those without one."""
+
+    at: dict[str, Logged]
+    without: list[Logged]
+
+
+def placed(recalls: Sequence[Logged], recordings: Sequence[Recording]) -> Placed:
+    """Return the turn of each recall: the first free user's turn that follows it within :data:`LATEST`.
+
+    ``recalls`` are in order of time. A line that names one of the conversations has a turn of it.
+    """
+    turns = sorted(
+        (turn.time_ms, recording.conversation, turn.key)
+        for recording in recordings
+        for turn in recording.turns
+        if turn.role == "user"
+    )
+    times, taken = [time for time, _, _ in turns], set[int]()
+    found, without = dict[str, Logged](), list[Logged]()
+    names = {name for _, name, _ in turns}
+    for one in recalls:
+        wanted = one.session if one.session in names else None
+        for at in range(bisect_left(times, one.time_ms - EARLIEST), len(turns)):
+            time, conversation, key = turns[at]
+            if time > one.time_ms + LATEST:
+                without.append(one)
+                break
+            if at not in taken and wanted in (None, conversation):
+                taken.add(at)
+                found[key] = one
+                break
+        else:
+            without.append(one)
+    return Placed(found, without)
+
+
+def untangled(at: Mapping[str, Logged], equal: Callable[[str, Logged], bool]) -> tuple[dict[str, Logged], int]:
+    """Exchange recalls of turns that overlap, where both then equal the lab's; return them and how many moved.
+
+    Messages of two sessions may be stored in another order than their recalls were made.
+    """
+    found, moved = dict(at), 0
+    apart = [key for key, one in found.items() if not equal(key, one)]
+    for index, key in enumerate(apart):
+        for other in apart[index + 1 :]:
+            mine, theirs = found[key], found[other]
+            if abs(mine.time_ms - theirs.time_ms) > LATEST:
+                break
+            if equal(key, theirs) and equal(other, mine):
+                found[key], found[other] = theirs, mine
+                moved += 2
+                break
+    return found, moved
+
+
+def difference(live: Mapping[str, Any], lab: Mapping[str, Any]) -> str | None:
+    """Return what is different in the blocks that two receipts describe; None if they are equal.
+
+    A receipt holds no text: blocks are equal if the listed memories are the same in the same order and of the same
+    tiers, and the whole block has as many memories, of the same tiers, and as many characters before and after the
+    budget. If one list is shorter, by another ``receipts.maxItems``, the common part is compared.
+    """
+    if (live.get("skipReason"), bool(live.get("skipped"))) != (lab.get("skipReason"), bool(lab.get("skipped"))):
+        return "skipped"
+    ids = [[one["id"] for one in receipt.get("whyTheseIds", ())] for receipt in (live, lab)]
+    least = min(map(len, ids))
+    if ids[0][:least] != ids[1][:least]:
+        return "order" if sorted(ids[0][:least]) == sorted(ids[1][:least]) else "memories"
+    if live.get("injectedCount") != lab.get("injectedCount"):
+        return "count"
+    tiers = [receipt.get("whySummary", {}).get("byTier") for receipt in (live, lab)]
+    if tiers[0] != tiers[1]:
+        return "tiers"
+    budgets = [receipt.get("budget") or {} for receipt in (live, lab)]
+    if any(budgets[0].get(key) != budgets[1].get(key) for key in ("beforeChars", "afterChars", "droppedIds")):
+        return "characters"
+    return None

@@ -1,0 +1,117 @@
+"""``lab canary shadow``: what a change would have done at the recalls that a live engine made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.base.errors import NotComparable
+from lab.cli.output import announce, emit, emit_folded, emit_next, emit_table
+from lab.cli.results import Result
+
+if TYPE_CHECKING:
+    from lab.canary.rollout.shadow import Shadow
+    from lab.compare.statistics import Estimate
+
+
+def shadow(
+    home: Annotated[Path, typer.Argument(help="The folder of an OpenClaw host, such as ~/.openclaw. It is only read.")],
+    *,
+    candidate: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="The configuration to try: an openclaw.json, or its section of the engine."),
+    ],
+    embedder: Annotated[
+        str,
+        typer.Option(
+            help="The host's embedding model, openai:MODEL@URL, to which the prompts are sent unless they are in the "
+            "lab's cache. Memories keep the vectors of the store."
+        ),
+    ],
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="The gateway's log, with those it was rotated to; a * stands for its date. [default: logging.file of "
+            "the configuration]"
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="The LanceDB folder. [default: dbPath of the configuration]")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the snapshot, the runs and shadow.json.")] = Path(
+        "reports/shadow"
+    ),
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+) -> Result:
+    """Try a configuration on the recalls that a live engine made.
+
+    Every recall in the gateway's log is made again over the sessions and the store of HOME, first under its own
+    configuration: its blocks must equal the injected ones in 97 % of the recalls, or nothing is said about the
+    candidate. Then under the candidate: what would change, with intervals by session. Call it again to catch up. Exit
+    codes: 0 done, 3 the lab's blocks differ from the injected ones or nothing is logged, 2 unusable input, 4 a replay
+    failed.
+    """
+    from lab.canary.rollout.shadow import shadow as made
+    from lab.cli.baseline import today
+    from lab.host.home import look
+
+    found = made(
+        look(home, store=store, log=log), candidate, out, embedder=embedder, date=today(), jobs=jobs, announce=announce
+    )
+    error = None if found.proof.holds else NotComparable(_not_proven(found))
+    return Result(found, lambda found: _show(found, out), error=error)
+
+
+def _not_proven(found: Shadow) -> str:
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(found.proof.differing.items()))
+    return (
+        f"the lab does not build this engine's blocks ({kinds}), so nothing is said about the candidate; lab canary "
+        "agree and lab config check may show why"
+    )
+
+
+def _show(found: Shadow, out: Path) -> None:
+    from lab.canary.rollout.shadow import LEAST
+
+    proof = found.proof
+    for note in found.notes:
+        emit_folded(note)
+    emit_folded(
+        f"{proof.equal} of {proof.recalls} present blocks equal the injected ones ({proof.share:.1%}; at least "
+        f"{LEAST:.0%} are required)"
+    )
+    for fault, count in proof.restored.items():
+        emit_folded(f"  {count} of them under the fault that the receipt names: {fault}")
+    if proof.without:
+        emit_folded(f"{proof.without} recalls have no user's turn in the sessions, and are left out")
+    if found.run is None:
+        return
+    emit()
+    emit_folded(f"{len(found.turns)} of {proof.recalls} blocks would change.")
+    rows = [
+        ["blocks that change", *_cells(found.changed, percent=True)],
+        ["memories that come in", *_cells(found.comes)],
+        ["memories that go out", *_cells(found.goes)],
+        ["share of must memories, change", *_cells(found.must)],
+        *([f"{one.measure}, change", *_cells(one.estimate)] for one in found.differences),
+    ]
+    emit_table(["per recall", "mean", "95 % interval by session"], rows)
+    emit()
+    emit_folded("Whether the memories that come in are right, only a judge can say:")
+    if found.pool is not None:
+        emit_next(
+            "The most telling turns wait to be judged.", f"lab golden judge {found.pool} --out {out / 'gold.jsonl'}"
+        )
+    emit_next("All of it in a browser.", f"lab view {found.run.path}")
+
+
+def _cells(estimate: Estimate | None, *, percent: bool = False) -> list[str]:
+    if estimate is None:
+        return ["–", "–"]
+    form = "{:.1%}" if percent else "{:+.3f}"
+    interval = "too few sessions"
+    if estimate.low is not None and estimate.high is not None:
+        interval = f"{form.format(estimate.low)} … {form.format(estimate.high)}"
+    return [form.format(estimate.mean), interval]

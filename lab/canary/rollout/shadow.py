@@ -1,0 +1,316 @@
+"""Make the recalls of a live engine again under another configuration, before anything is switched (CN-21).
+
+First the lab proves itself: under the present configuration it must build the blocks that were really injected, as the
+receipts in the log describe them, in :data:`LEAST` of the recalls. A fault that a receipt names, such as a silent
+provider, counts as the cause of a difference only if the same fault in the lab makes the blocks equal. Then the
+candidate is replayed over the same sessions and store. Nothing is injected, and nothing is written below the home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.base.errors import CannotMeasure, NotComparable, UnusableInput
+from lab.base.files import dump_json, write_atomically
+from lab.base.formatting import Announce, counted, silent
+from lab.canary.agree.logged import FAULT_OF, Logged, difference, placed, read_log, since_last_change, untangled
+from lab.canary.rollout.follow import log_files
+from lab.compare.paired import Difference, compare_arms
+from lab.compare.statistics import Estimate, clustered
+from lab.golden.files import write_new
+from lab.host.home import Home
+from lab.host.snapshot import Snapshot, engine_section, open_snapshot, snapshots, take
+from lab.measures.score import score_and_write
+from lab.recordings.model import MUST
+from lab.recordings.origins import ALL
+from lab.recordings.readers import read_library
+from lab.replay.pool import Chosen, make_drawn_pool
+from lab.replay.run import run_replay
+from lab.runs.directory import RunDirectory
+from lab.runs.request import ReplayRequest
+from lab.systems.openclaw.config.file import embedder_of, read_value
+
+SCHEMA = "lab.shadow.v1"
+PRESENT, CANDIDATE = "present", "candidate"
+# The smallest share of recalls whose present block must equal the injected one, before anything is said of a candidate.
+LEAST = 0.97
+# The most telling turns that are pooled to be judged, and the depth to which they are.
+TELLING, DEPTH = 20, 6
+# What is compared, apart from what is counted here.
+MEASURES = ("RepeatRate", "MustRepeat", "WrongScope", "InjectedItems", "InjectedTokens")
+SNAPSHOTS, PROOF, RUN, POOL, RECEIPT = "snapshots", "proof", "run", "pool", "shadow.json"
+
+
+class Turn(NamedTuple):
+    """A recall whose block would change: its turn, and the ids of the memories that come in and go out."""
+
+    key: str
+    conversation: str
+    comes: tuple[str, ...]
+    goes: tuple[str, ...]
+
+    @property
+    def moved(self) -> int:
+        """How many memories come in or go out."""
+        return len(self.comes) + len(self.goes)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How many of ``recalls`` have a block equal to the injected one, and the kinds of difference of the others.
+
+    ``restored`` are those that are equal under the fault that their receipt names, by fault. ``without`` had no user's
+    turn, ``exchanged`` were made in another order than their messages were stored.
+    """
+
+    recalls: int
+    equal: int
+    restored: Mapping[str, int]
+    differing: Mapping[str, int]
+    without: int
+    exchanged: int
+
+    @property
+    def share(self) -> float:
+        """The share of equal blocks."""
+        return self.equal / self.recalls
+
+    @property
+    def holds(self) -> bool:
+        """Whether the share is at least :data:`LEAST`."""
+        return self.share >= LEAST
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """What a shadow found. The last fields are None unless the proof holds.
+
+    ``changed`` is the share of recalls whose block would change; ``must`` the difference of the share of must memories
+    among those injected; ``comes`` and ``goes`` are the mean numbers of memories that come in and go out at a recall,
+    each with its interval by session.
+    """
+
+    snapshot: Snapshot
+    notes: tuple[str, ...]
+    proof: Proof
+    run: RunDirectory | None = None
+    turns: tuple[Turn, ...] = ()
+    changed: Estimate | None = None
+    comes: Estimate | None = None
+    goes: Estimate | None = None
+    must: Estimate | None = None
+    differences: tuple[Difference, ...] = ()
+    pool: Path | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values, without texts of memories."""
+        proof = {name: getattr(self.proof, name) for name in Proof.__dataclass_fields__}
+        found: dict[str, Any] = {
+            "schema": SCHEMA,
+            "snapshot": self.snapshot.as_json(),
+            "notes": list(self.notes),
+            "proof": proof | {"share": self.proof.share, "least": LEAST, "holds": self.proof.holds},
+            "candidate": None,
+        }
+        if self.run is not None:
+            estimates = {"changed": self.changed, "comes": self.comes, "goes": self.goes, "must_share": self.must}
+            found["candidate"] = {
+                "run": str(self.run.path),
+                "pool": str(self.pool) if self.pool else None,
+                **{name: one._asdict() if one else None for name, one in estimates.items()},
+                "measures": {one.measure: one.as_json() for one in self.differences},
+                "turns": [one._asdict() for one in self.turns],
+            }
+        return found
+
+
+def shadow(
+    home: Home, candidate: Path, out: Path, *, embedder: str, date: str, jobs: int = 1, announce: Announce = silent
+) -> Shadow:
+    """Replay the logged recalls of a home under its own configuration and, if that proves itself, under another.
+
+    ``out`` gets a snapshot of the home, ordinary runs, a pool of the most telling turns, and shadow.json. Raises
+    :class:`UnusableInput` for a home without a log or a store, :class:`NotComparable` if no recall has a turn, and
+    :class:`CannotMeasure` if a replay fails.
+    """
+    if home.log is None or home.store is None:
+        what = "log" if home.log is None else "LanceDB store"
+        raise UnusableInput(f"{home.path}: has no {what}; name it with --{'log' if home.log is None else 'store'}")
+    section = engine_section(read_value(candidate), candidate)
+    # The log is read first, so that the snapshot has the turns of all its recalls.
+    log = read_log(log_files(home.log)())
+    before = [open_snapshot(path) for path in snapshots(out / SNAPSHOTS)[-1:]]
+    taken = take(home, out / SNAPSHOTS, date=date, created=date, like=next(iter(before), None), announce=announce)
+    if taken.store is None:
+        raise UnusableInput(f"{home.store}: its table was not copied; {'; '.join(taken.left_out.values())}")
+    recalls, note = since_last_change(log)
+    notes = [*log.notes, *([note] if note else [])]
+    _require_model(taken.engine, embedder)
+    library = read_library(taken.path, "openclaw")
+    found = placed(recalls, library.recordings)
+    if not found.at:
+        raise NotComparable(
+            f"{home.log}: none of its {counted(len(recalls), 'recall')} has a user's turn in {home.path}"
+        )
+    request = ReplayRequest(
+        str(taken.path),
+        "openclaw",
+        (f"{PRESENT}={taken.engine}",),
+        profile="upstream",
+        scope="tags",
+        recall_turns="user",
+        memories_from=str(taken.store),
+        vectors="stored",
+        embedder=embedder,
+        origin=(ALL,),
+        conversation=tuple(
+            recording.conversation
+            for recording in library.recordings
+            if any(turn.key in found.at for turn in recording.turns)
+        ),
+    )
+    proof, faults, at = _proof(
+        request, out / f"{PROOF}-{taken.path.name}", found.at, len(found.without), jobs, announce
+    )
+    result = Shadow(taken, tuple(notes), proof)
+    if proof.holds:
+        text = dump_json(section)
+        # Another snapshot or another candidate has its own run, and its own turns to judge.
+        name = f"{taken.path.name}-{hashlib.sha256(text).hexdigest()[:8]}"
+        file = out / f"{CANDIDATE}-{name}.json"
+        write_atomically(file, text, private=True)
+        both = replace(request, arms=(*request.arms, f"{CANDIDATE}={file}"), faults=faults)
+        result = _compared(result, both, out, name, at, jobs, announce)
+    write_atomically(out / RECEIPT, dump_json(result.as_json()), private=True)
+    return result
+
+
+def _require_model(engine: Path, embedder: str) -> None:
+    """Raise :class:`UnusableInput` if the host's prompts were embedded by another model than ``embedder``."""
+    named = embedder_of(read_value(engine))
+    if named and f":{named}@" not in embedder and not embedder.endswith(named):
+        raise UnusableInput(
+            f"--embedder {embedder}: this host embeds with {named}; give --embedder openai:{named}@URL, which sends "
+            "the prompts of its sessions there"
+        )
+
+
+def _proof(
+    request: ReplayRequest, out: Path, at: Mapping[str, Logged], without: int, jobs: int, announce: Announce
+) -> tuple[Proof, tuple[str, ...], dict[str, Logged]]:
+    """Compare the present blocks with the injected ones; return also the faults that restored equality."""
+    mine = _receipts(_replayed(request, out, jobs, announce))
+
+    def differs(key: str, one: Logged) -> str | None:
+        return difference(one.receipt, mine[key])
+
+    found, exchanged = untangled(at, lambda key, one: differs(key, one) is None)
+    apart = {key: kind for key, one in found.items() if (kind := differs(key, one)) is not None}
+    named = {key: [FAULT_OF[fault] for fault in found[key].faults if fault in FAULT_OF] for key in apart}
+    faults = tuple(f"{fault}={key}" for key, some in named.items() for fault in some)
+    restored = Counter[str]()
+    if faults:
+        again = _receipts(
+            _replayed(replace(request, faults=faults), out.with_name(f"{out.name}-faults"), jobs, announce)
+        )
+        for key in [key for key, some in named.items() if some]:
+            if difference(found[key].receipt, again[key]) is None:
+                restored.update(named[key])
+                del apart[key]
+        faults = tuple(f"{fault}={key}" for key, some in named.items() if key not in apart for fault in some)
+    proof = Proof(
+        len(found), len(found) - len(apart), dict(restored), dict(Counter(apart.values())), without, exchanged
+    )
+    return proof, faults, found
+
+
+def _replayed(request: ReplayRequest, out: Path, jobs: int, announce: Announce) -> RunDirectory:
+    outcome = run_replay(request, out, jobs=jobs, announce=announce)
+    if outcome.failures or outcome.run.manifest.failed:
+        raise CannotMeasure(f"{out}: recalls failed; see {out / 'failures.jsonl'}")
+    return outcome.run
+
+
+def _receipts(run: RunDirectory) -> dict[str, Mapping[str, Any]]:
+    """Return the receipts of the present configuration by turn."""
+    return {
+        row["turn"]: json.loads(row["receipt"])
+        for conversation in run.conversations
+        for row in run.read_receipts(conversation, ("arm", "turn", "receipt")).to_pylist()
+        if row["arm"] == PRESENT
+    }
+
+
+def _compared(
+    proven: Shadow, request: ReplayRequest, out: Path, name: str, at: Iterable[str], jobs: int, announce: Announce
+) -> Shadow:
+    """Replay both configurations, and return what changes at the recalls that were logged."""
+    run = _replayed(request, out / f"{RUN}-{name}", jobs, announce)
+    score_and_write(run)
+    wanted = set(at)
+    changed: dict[str, list[float]] = {}
+    comes: dict[str, list[float]] = {}
+    goes: dict[str, list[float]] = {}
+    must: dict[str, list[float]] = {}
+    turns = []
+    columns = ("arm", "turn", "injected", "item_id", "item_label", "block")
+    for conversation in run.conversations:
+        arms: dict[str, dict[str, dict[str, Any]]] = {PRESENT: {}, CANDIDATE: {}}
+        for row in run.read_receipts(conversation, columns).to_pylist():
+            arms[row["arm"]][row["turn"]] = row
+        for key, before in arms[PRESENT].items():
+            after = arms[CANDIDATE][key]
+            if key not in wanted:
+                continue
+            ids = [row["item_id"][: row["injected"]] for row in (before, after)]
+            turn = Turn(
+                key,
+                conversation,
+                tuple(one for one in ids[1] if one not in ids[0]),
+                tuple(one for one in ids[0] if one not in ids[1]),
+            )
+            is_changed = before["block"] != after["block"]
+            changed.setdefault(conversation, []).append(float(is_changed))
+            comes.setdefault(conversation, []).append(float(len(turn.comes)))
+            goes.setdefault(conversation, []).append(float(len(turn.goes)))
+            shares = [_must_share(row) for row in (before, after)]
+            if shares[0] is not None and shares[1] is not None:
+                must.setdefault(conversation, []).append(shares[1] - shares[0])
+            if is_changed:
+                turns.append(turn)
+    turns.sort(key=lambda turn: (-turn.moved, turn.key))
+    comparison = compare_arms(run, PRESENT, CANDIDATE, primary=("RepeatRate",))
+    by_name = {one.measure: one for one in comparison.differences}
+    return replace(
+        proven,
+        run=run,
+        turns=tuple(turns),
+        changed=clustered(changed),
+        comes=clustered(comes),
+        goes=clustered(goes),
+        must=clustered(must) if must else None,
+        differences=tuple(by_name[name] for name in MEASURES if name in by_name),
+        pool=_pooled(request, turns[:TELLING], out / f"{POOL}-{name}.jsonl", announce),
+    )
+
+
+def _must_share(row: Mapping[str, Any]) -> float | None:
+    """Return the share of must memories among those injected; None if nothing is."""
+    labels = row["item_label"][: row["injected"]]
+    return sum(label == MUST for label in labels) / len(labels) if labels else None
+
+
+def _pooled(request: ReplayRequest, turns: Sequence[Turn], file: Path, announce: Announce) -> Path | None:
+    """Pool the most telling turns to be judged, unless that was done; return the file, or None if nothing changes."""
+    if not turns:
+        return None
+    if not file.exists():
+        pool, _ = make_drawn_pool(request, DEPTH, Chosen(keys=tuple(turn.key for turn in turns)), announce)
+        write_new(file, pool.as_bytes())
+    return file

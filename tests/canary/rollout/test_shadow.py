@@ -1,0 +1,179 @@
+"""``lab canary shadow`` on the recorded home of a live host, whose embedder was a stub on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.loopback import JsonHandler, Loopback, serving
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+SIZE = 1536
+
+
+def embedded(text: str) -> list[float]:
+    """Return the vector that the host's stub gave a text: hashed words, of unit length."""
+    vector = [0.0] * SIZE
+    for word in re.findall(r"[^\W_]+", text.lower()) or ["empty"]:
+        digest = hashlib.sha256(word.encode()).digest()
+        for k, place in enumerate(struct.unpack_from("<4I", digest)):
+            vector[place % SIZE] += 1 if digest[20 + k] & 1 else -1
+    norm = sum(value * value for value in vector) ** 0.5 or 1.0
+    return [value / norm for value in vector]
+
+
+class Endpoint(JsonHandler):
+    """The embeddings of an OpenAI-compatible endpoint."""
+
+    def do_POST(self) -> None:  # noqa: N802 - the server calls it by this name
+        asked = self.received()
+        data = [{"index": at, "embedding": embedded(text)} for at, text in enumerate(asked["input"])]
+        self.say({"object": "list", "model": asked["model"], "data": data})
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with serving(Loopback(Endpoint, path="/v1")) as server:
+        yield f"openai:text-embedding-3-small@{server.url}"
+
+
+@pytest.fixture
+def home(shared: Callable[..., Path], tmp_path: Path) -> Path:
+    """A copy of the home of a host of release 2026.9.6, and beside it a candidate with the other policy."""
+    host = tmp_path / "openclaw"
+    shutil.copytree(shared("live", "sessions-2026.9.6", "agents"), host / "agents")
+    shutil.copytree(shared("live", "lancedb", "engine-2026.9.6"), host / "memory" / "lancedb")
+    shutil.copy(shared("live", "logs", "gateway-2026.9.6.log"), host / "gateway.log")
+    config = json.loads(shared("live", "config", "openclaw-2026.9.6.json").read_text("utf-8"))
+    (host / "openclaw.json").write_text(json.dumps(config), "utf-8")
+    recall = config["plugins"]["entries"]["openclaw-mem-engine"]["config"]["autoRecall"]
+    recall["selectionMode"] = "tier_first_v1"
+    (tmp_path / "new.json").write_text(json.dumps(config), "utf-8")
+    return host
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_present_blocks_equal_the_injected_ones_before_a_candidate_is_told(
+    lab: Lab, home: Path, endpoint: str, tmp_path: Path
+) -> None:
+    before = files(home)
+    words = ("canary", "shadow", "openclaw", "--candidate", "new.json", "--embedder", endpoint, "--out", "out")
+    done = lab(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(
+        "19 of 19 present blocks equal the injected ones (100.0%; at least 97% are\nrequired)"
+    )
+    assert max(map(len, done.stdout.split("Whether")[0].splitlines())) <= 80
+    assert files(home) == before
+    found = json.loads((tmp_path / "out" / "shadow.json").read_text("utf-8"))
+    assert found["proof"]["holds"]
+    assert (found["proof"]["recalls"], found["proof"]["equal"], found["proof"]["without"]) == (19, 19, 0)
+    changed = [turn for turn in found["candidate"]["turns"] if turn["comes"] or turn["goes"]]
+    assert 0 < len(changed) <= len(found["candidate"]["turns"]) < 19
+    assert found["candidate"]["changed"]["mean"] == len(found["candidate"]["turns"]) / 19
+    # No text of a memory or a prompt is in the receipt.
+    assert "cactus" not in (tmp_path / "out" / "shadow.json").read_text("utf-8")
+    # What came out is an ordinary run with a pool, and a second call goes on from it.
+    run = Path(found["candidate"]["run"])
+    assert lab("report", str(run), cwd=tmp_path).returncode == 0
+    assert lab("explain", str(run), changed[0]["key"], cwd=tmp_path).returncode == 0
+    again = lab(*words, "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout) == found
+
+
+def test_nothing_is_said_of_a_candidate_if_the_present_blocks_differ(
+    lab: Lab, home: Path, endpoint: str, tmp_path: Path
+) -> None:
+    config = json.loads((home / "openclaw.json").read_text("utf-8"))
+    config["plugins"]["entries"]["openclaw-mem-engine"]["config"]["autoRecall"]["maxItems"] = 2
+    (home / "openclaw.json").write_text(json.dumps(config), "utf-8")
+    words = ("canary", "shadow", "openclaw", "--candidate", "new.json", "--embedder", endpoint, "--out", "out")
+    done = lab(*words, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "so nothing is said about the candidate" in " ".join(done.stderr.split())
+    assert "would change" not in done.stdout
+    found = json.loads((tmp_path / "out" / "shadow.json").read_text("utf-8"))
+    assert found["candidate"] is None
+    assert not list((tmp_path / "out").glob("run-*"))
+
+
+@pytest.mark.parametrize("longer", [0, 7])
+def test_a_fault_counts_as_a_cause_only_if_it_restores_equality(
+    lab: Lab, home: Path, endpoint: str, tmp_path: Path, longer: int
+) -> None:
+    words = ("canary", "shadow", "openclaw", "--candidate", "new.json", "--embedder", endpoint, "--json")
+    found = json.loads(lab(*words, "--out", "before", cwd=tmp_path).stdout)
+    turn, snapshot = found["candidate"]["turns"][0]["key"], Path(found["snapshot"]["path"])
+    options = ("--format", "openclaw", "--memories-from", snapshot / "store" / "data", "--vectors", "stored")
+    more = ("--embedder", endpoint, "--profile", "upstream", "--scope", "tags", "--recall-turns", "user")
+    arm, fault = f"present={snapshot / 'engine.json'}", f"embedder_down={turn}"
+    faulty = ("--arm", arm, "--fault", fault, "--out", "down")
+    done = lab("replay", str(snapshot), *map(str, options), *more, *faulty, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    # What the engine would have logged at this turn without a vector, and the same with more than a fault explains.
+    down = receipt_at(tmp_path / "down", turn)
+    down["budget"] |= {key: down["budget"][key] + longer for key in ("beforeChars", "afterChars")}
+    was = receipt_at(tmp_path / "before" / f"proof-{snapshot.name}", turn)
+    log = home / "gateway.log"
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    (line,) = (line for line in lines if "autoRecall.receipt {" in line["message"] and receipt_in(line) == was)
+    for key in ("1", "message"):
+        line[key] = f"{line[key].partition('receipt ')[0]}receipt {json.dumps(down)}"
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    done = lab(*words, "--out", "after", cwd=tmp_path)
+    proof = json.loads(done.stdout)["proof"]
+    if longer:
+        # 18 of 19 are less than 97 %.
+        assert (done.returncode, proof["holds"]) == (3, False)
+        assert (proof["equal"], proof["restored"], proof["differing"]) == (18, {}, {"memories": 1})
+    else:
+        assert (done.returncode, proof["holds"]) == (0, True)
+        assert (proof["equal"], proof["restored"], proof["differing"]) == (19, {"embedder_down": 1}, {})
+
+
+def receipt_in(line: dict[str, Any]) -> Any:
+    return json.loads(line["message"].partition("receipt ")[2])
+
+
+def receipt_at(run: Path, turn: str) -> Any:
+    rows = [row for file in sorted((run / "receipts").glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    return next(json.loads(row["receipt"]) for row in rows if row["turn"] == turn)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("log", "has no log; name it with --log"),
+        ("store", "no such folder; correct the key, or name the folder of the memories with --store"),
+        ("embedder", "this host embeds with text-embedding-3-small; give --embedder openai:text-embedding-3-small@URL"),
+        ("candidate", "absent.json: no such file"),
+    ],
+)
+def test_unusable_input_is_told_in_one_line(
+    lab: Lab, home: Path, endpoint: str, tmp_path: Path, broken: str, message: str
+) -> None:
+    if broken == "log":
+        (home / "gateway.log").unlink()
+    if broken == "store":
+        shutil.rmtree(home / "memory")
+    candidate = "absent.json" if broken == "candidate" else "new.json"
+    embedder = "hashing" if broken == "embedder" else endpoint
+    words = ("canary", "shadow", "openclaw", "--candidate", candidate, "--embedder", embedder, "--out", "out")
+    done = lab(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in " ".join(done.stderr.splitlines()[-1].split())
+    assert not (tmp_path / "out" / "shadow.json").exists()
