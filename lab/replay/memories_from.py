@@ -5,7 +5,8 @@ Its table is ``memories``; the folder of a table, ``NAME.lance``, names another 
 The table of OpenClaw's own memory-lancedb has fewer columns: missing ones get defaults, with a note. Stores are never
 written to. Texts are embedded again unless the stored vectors are requested. A row counts as stored without an
 embedding if its vector is zero or empty, or null where other rows have vectors. A memory's key is the id of its row; it
-is visible at turns that are not earlier than its ``createdAt``.
+is visible at turns that are not earlier than its ``createdAt``. A store over time may have the columns ``visibleAt``
+and ``deletedAt``: from when a row was seen, if later, and until when it was there.
 
 Row order matters: a LanceDB table without an index breaks ties by it. The lines of an export are ordered by time, which
 is not the order of the table.
@@ -25,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -200,7 +202,9 @@ NOT_SEARCHED = (
     "need importance_label and scope"
 )
 # The score and where a text came from are optional (E-1); the flag and the due time are fields of the lab (E-58, PL-3).
-OPTIONAL = ("importance", "hard_rule", FIELD, *PROVENANCE, *MEDIA)
+# The time from which a row was seen, and that until which it was there, of a store over time.
+VISIBLE, DELETED = OVER_TIME = "visibleAt", "deletedAt"
+OPTIONAL = ("importance", "hard_rule", FIELD, *PROVENANCE, *MEDIA, *OVER_TIME)
 # Rows that are read at once with their vectors.
 BATCH = 1024
 _SUFFIX = ".lance"
@@ -217,13 +221,15 @@ class Stored(NamedTuple):
     """The memories of a store in row order, without a recording, and notes on defaults and skipped rows.
 
     ``vectors`` has the stored vectors of rows with an embedding, if requested. ``others`` are the rows that are no
-    memories (:class:`lab.recordings.model.Recording`).
+    memories (:class:`lab.recordings.model.Recording`). ``over_time`` has the epoch ms from and until which rows were
+    seen, by key, where they are not their ``createdAt`` and for ever.
     """
 
     memories: tuple[Memory, ...]
     notes: tuple[str, ...]
     vectors: StoredVectors | None = None
     others: tuple[Memory, ...] = ()
+    over_time: Mapping[str, tuple[int | None, int | None]] = MappingProxyType({})
 
 
 def read_stored(store: Path | str, *, vectors: bool = False, cached: bool = False) -> Stored:
@@ -263,7 +269,7 @@ def read_stored(store: Path | str, *, vectors: bool = False, cached: bool = Fals
         *(f"{store}: {what}: {count}" for what, count in reader.counts.items()),
         *(f"{store}: {note}" for note in scope_notes(memory.scope for memory in memories)),
     )
-    return Stored(memories, notes, stored, tuple(reader.others))
+    return Stored(memories, notes, stored, tuple(reader.others), reader.over_time)
 
 
 def _stored_vectors(
@@ -290,7 +296,7 @@ def with_stored(library: Library, stored: Stored) -> Library:
         sorted(part, key=lambda memory: (memory.created_at, memory.key)) for part in (stored.memories, stored.others)
     )
     for recording in library.recordings:
-        placed = tuple(_placed(memory, recording) for memory in rows)
+        placed = tuple(_placed(memory, recording, *stored.over_time.get(memory.key, (None, None))) for memory in rows)
         if recording.memories:
             notes.append(f"{recording.conversation}: its own {len(recording.memories)} memories are ignored")
         younger = sum(memory.visible_from > len(recording.turns) for memory in placed)
@@ -302,7 +308,8 @@ def with_stored(library: Library, stored: Stored) -> Library:
         recordings.append(replace(recording, memories=placed, others=tuple(others)))
     golden = GoldenSet(library.golden.probes, (*library.golden.notes, *notes))
     check_probes(recordings, golden.probes)
-    identity = digest([_identity(replace(memory, place=None)) for memory in (*stored.memories, *stored.others)])
+    known = [_identity(replace(memory, place=None)) for memory in (*stored.memories, *stored.others)]
+    identity = digest([*known, sorted(stored.over_time.items())] if stored.over_time else known)
     return replace(library, memories="stored", recordings=tuple(recordings), golden=golden, stored=identity)
 
 
@@ -316,12 +323,18 @@ def _identity(memory: Memory) -> list[object]:
     return [*values[: -len(PROVENANCE)], *(provenance if any(provenance) else ()), *([] if due is None else [due])]
 
 
-def _placed(memory: Memory, recording: Recording) -> Memory:
-    """Return the memory with its first visible turn; past the end of the recording if it is later than any probe."""
+def _placed(memory: Memory, recording: Recording, seen: int | None, gone: int | None) -> Memory:
+    """Return the memory with its first visible turn; past the end of the recording if it is later than any probe.
+
+    It is visible from ``seen``, or its creation, to ``gone``, in epoch ms.
+    """
     times = [turn.time_ms for turn in recording.turns]
-    first = bisect_left(times, memory.created_at)
+    since = memory.created_at if seen is None else seen
+    first = bisect_left(times, since)
     # Probes from outside come a millisecond after the last turn.
-    return replace(memory, visible_from=first + (first == len(times) and memory.created_at > times[-1] + 1))
+    first += first == len(times) and since > times[-1] + 1
+    until = None if gone is None else max(first, bisect_left(times, gone))
+    return replace(memory, visible_from=first, visible_until=until)
 
 
 class _Rows:
@@ -332,6 +345,7 @@ class _Rows:
         self.memories: list[Memory] = []
         self.others: list[Memory] = []
         self.counts: Counter[str] = Counter()
+        self.over_time: dict[str, tuple[int | None, int | None]] = {}
         self._times = Times()
         # Why the first row that was left out cannot be read.
         self.first_bad: UnusableInput | None = None
@@ -394,6 +408,8 @@ class _Rows:
         # The row can be read, so that it counts.
         memory = replace(memory, created_at=created or 0, place=len(self._ids))
         self._ids.add(identity)
+        if any(row.get(name) is not None for name in OVER_TIME):
+            self.over_time[identity] = (epoch_ms(row.get(VISIBLE)), epoch_ms(row.get(DELETED)))
         self.counts.update(counts)
         self._holds_vectors |= vector is not None
         if identity.startswith(WORKING_SET):

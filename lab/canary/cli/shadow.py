@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.base.errors import NotComparable
+from lab.base.progress import each_once
 from lab.cli.output import announce, emit, emit_folded, emit_next, emit_table
 from lab.cli.results import Result
 
@@ -58,7 +59,13 @@ def shadow(
     from lab.host.home import look
 
     found = made(
-        look(home, store=store, log=log), candidate, out, embedder=embedder, date=today(), jobs=jobs, announce=announce
+        look(home, store=store, log=log),
+        candidate,
+        out,
+        embedder=embedder,
+        date=today(),
+        jobs=jobs,
+        announce=each_once(announce),
     )
     error = None if found.proof.holds else NotComparable(_not_proven(found))
     return Result(found, lambda found: _show(found, out), error=error)
@@ -84,6 +91,8 @@ def _show(found: Shadow, out: Path) -> None:
     )
     for fault, count in proof.restored.items():
         emit_folded(f"  {count} of them under the fault that the receipt names: {fault}")
+    if proof.late:
+        emit_folded(f"  {proof.late} of them because the engine read an old version of its table")
     if proof.without:
         emit_folded(f"{proof.without} recalls have no user's turn in the sessions, and are left out")
     if found.run is None:

@@ -14,11 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, NotComparable, UnusableInput
 from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import Announce, counted, silent
+from lab.canary.agree.history import created_in, deleted_rows, noted, seen_late, write_store
 from lab.canary.agree.logged import FAULT_OF, Logged, difference, placed, read_log, since_last_change, untangled
 from lab.canary.rollout.follow import log_files
 from lab.compare.paired import Difference, compare_arms
@@ -32,9 +33,14 @@ from lab.recordings.origins import ALL
 from lab.recordings.readers import read_library
 from lab.replay.pool import Chosen, make_drawn_pool
 from lab.replay.run import run_replay
+from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.runs.directory import RunDirectory
 from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.config.file import embedder_of, read_value
+from lab.systems.openclaw.table.schema import TABLE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCHEMA = "lab.shadow.v1"
 PRESENT, CANDIDATE = "present", "candidate"
@@ -65,8 +71,9 @@ class Turn(NamedTuple):
 class Proof:
     """How many of ``recalls`` have a block equal to the injected one, and the kinds of difference of the others.
 
-    ``restored`` are those that are equal under the fault that their receipt names, by fault. ``without`` had no user's
-    turn, ``exchanged`` were made in another order than their messages were stored.
+    ``restored`` are those that are equal under the fault that their receipt names, by fault; ``late`` those that are if
+    memories are seen as late as an old handle of the table sees them. ``without`` had no user's turn, ``exchanged``
+    were made in another order than their messages were stored.
     """
 
     recalls: int
@@ -75,6 +82,7 @@ class Proof:
     differing: Mapping[str, int]
     without: int
     exchanged: int
+    late: int = 0
 
     @property
     def share(self) -> float:
@@ -149,15 +157,23 @@ def shadow(
     taken = take(home, out / SNAPSHOTS, date=date, created=date, like=next(iter(before), None), announce=announce)
     if taken.store is None:
         raise UnusableInput(f"{home.store}: its table was not copied; {'; '.join(taken.left_out.values())}")
+    at = taken.path.name
     recalls, note = since_last_change(log)
     notes = [*log.notes, *([note] if note else [])]
     _require_model(taken.engine, embedder)
+    if (mine := embedder_of(section)) != (theirs := embedder_of(read_value(taken.engine))):
+        raise UnusableInput(
+            f"{candidate}: embeds with {mine}, the host with {theirs}: its memories have no vectors of that model; try "
+            "the candidate with the host's model"
+        )
     library = read_library(taken.path, "openclaw")
     found = placed(recalls, library.recordings)
     if not found.at:
         raise NotComparable(
             f"{home.log}: none of its {counted(len(recalls), 'recall')} has a user's turn in {home.path}"
         )
+    gone, unknown = deleted_rows(home.store, home.table)
+    notes += [one for one in (unknown, noted(gone)) if one]
     request = ReplayRequest(
         str(taken.path),
         "openclaw",
@@ -165,7 +181,7 @@ def shadow(
         profile="upstream",
         scope="tags",
         recall_turns="user",
-        memories_from=str(taken.store),
+        memories_from=str(taken.store if gone is None else _store_of(taken.store, out / f"store-{at}", gone)),
         vectors="stored",
         embedder=embedder,
         origin=(ALL,),
@@ -175,20 +191,35 @@ def shadow(
             if any(turn.key in found.at for turn in recording.turns)
         ),
     )
-    proof, faults, at = _proof(
-        request, out / f"{PROOF}-{taken.path.name}", found.at, len(found.without), jobs, announce
-    )
+    proofs, without = out / f"{PROOF}-{at}", len(found.without)
+    proof, faults, logged = _proof(request, proofs, found.at, without, jobs, announce)
+    if not proof.holds:
+        store = _store_of(taken.store, out / f"store-{at}-late", gone, recalls)
+        other = replace(request, memories_from=str(store))
+        again = _proof(other, out / f"{PROOF}-{at}-late", found.at, without, jobs, announce)
+        if again[0].holds:
+            late = again[0].equal - proof.equal
+            request, (proof, faults, logged) = other, again
+            proof = replace(proof, late=late)
     result = Shadow(taken, tuple(notes), proof)
     if proof.holds:
         text = dump_json(section)
         # Another snapshot or another candidate has its own run, and its own turns to judge.
-        name = f"{taken.path.name}-{hashlib.sha256(text).hexdigest()[:8]}"
+        name = f"{at}-{hashlib.sha256(text).hexdigest()[:8]}"
         file = out / f"{CANDIDATE}-{name}.json"
         write_atomically(file, text, private=True)
         both = replace(request, arms=(*request.arms, f"{CANDIDATE}={file}"), faults=faults)
-        result = _compared(result, both, out, name, at, jobs, announce)
+        result = _compared(result, both, out, name, logged, jobs, announce)
     write_atomically(out / RECEIPT, dump_json(result.as_json()), private=True)
     return result
+
+
+def _store_of(store: Path, out: Path, gone: pa.Table | None, recalls: Sequence[Logged] | None = None) -> Path:
+    """Write a store over time; with ``recalls``, one whose rows are seen when an old handle sees them."""
+    with quiet_lance():
+        rows = import_lancedb().connect(str(store)).open_table(TABLE).to_arrow()
+    created = created_in(rows) | (created_in(gone) if gone is not None else {})
+    return write_store(out, rows, gone, None if recalls is None else seen_late(recalls, created))
 
 
 def _require_model(engine: Path, embedder: str) -> None:
@@ -291,13 +322,20 @@ def _compared(
         proven,
         run=run,
         turns=tuple(turns),
-        changed=clustered(changed),
+        changed=_share(clustered(changed)),
         comes=clustered(comes),
         goes=clustered(goes),
         must=clustered(must) if must else None,
         differences=tuple(by_name[name] for name in MEASURES if name in by_name),
         pool=_pooled(request, turns[:TELLING], out / f"{POOL}-{name}.jsonl", announce),
     )
+
+
+def _share(estimate: Estimate) -> Estimate:
+    """Return a share with an interval that ends at 0 and 1."""
+    if estimate.low is None or estimate.high is None:
+        return estimate
+    return estimate._replace(low=max(estimate.low, 0.0), high=min(estimate.high, 1.0))
 
 
 def _must_share(row: Mapping[str, Any]) -> float | None:

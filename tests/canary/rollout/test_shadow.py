@@ -15,6 +15,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from lab.canary.agree.history import created_in, write_store
+from lab.canary.agree.logged import placed, read_log
+from lab.recordings.readers import read_library
+from lab.retrieval.quiet import import_lancedb, quiet_lance
 from tests.loopback import JsonHandler, Loopback, serving
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -145,6 +149,43 @@ def test_a_fault_counts_as_a_cause_only_if_it_restores_equality(
         assert (proof["equal"], proof["restored"], proof["differing"]) == (19, {"embedder_down": 1}, {})
 
 
+def test_blocks_of_an_engine_with_an_old_handle_of_its_table_are_built_again(
+    lab: Lab, home: Path, endpoint: str, tmp_path: Path
+) -> None:
+    words = ("canary", "shadow", "openclaw", "--candidate", "new.json", "--embedder", endpoint, "--json")
+    found = json.loads(lab(*words, "--out", "before", cwd=tmp_path).stdout)
+    snapshot, log = tmp_path / found["snapshot"]["path"], home / "gateway.log"
+    recalls = read_log([log]).recalls
+    at = placed(recalls, read_library(snapshot, "openclaw").recordings).at
+    # The engine opens its table anew at its tenth recall, and never again.
+    with quiet_lance():
+        rows = import_lancedb().connect(str(snapshot / "store" / "data")).open_table("memories").to_arrow()
+    opened = recalls[9].time_ms
+    late = {name: opened for name, created in created_in(rows).items() if created <= opened}
+    assert 0 < len(late) < rows.num_rows
+    store = write_store(tmp_path / "late", rows, None, late)
+    options = ("--format", "openclaw", "--memories-from", str(store), "--vectors", "stored", "--embedder", endpoint)
+    more = ("--profile", "upstream", "--scope", "tags", "--recall-turns", "user", "--out", "old")
+    done = lab("replay", str(snapshot), *options, *more, "--arm", f"present={snapshot / 'engine.json'}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    turn_of = {one.where: turn for turn, one in at.items()}
+    lines = log.read_text("utf-8").splitlines()
+    for number, text in enumerate(lines, 1):
+        if turn := turn_of.get(f"{log}:{number}"):
+            line = json.loads(text)
+            for key in ("1", "message"):
+                line[key] = (
+                    f"{line[key].partition('receipt ')[0]}receipt {json.dumps(receipt_at(tmp_path / 'old', turn))}"
+                )
+            lines[number - 1] = json.dumps(line)
+    log.write_text("\n".join(lines) + "\n", "utf-8")
+    done = lab(*words, "--out", "after", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    proof = json.loads(done.stdout)["proof"]
+    assert (proof["holds"], proof["equal"], proof["restored"]) == (True, 19, {})
+    assert proof["late"] > 0
+
+
 def receipt_in(line: dict[str, Any]) -> Any:
     return json.loads(line["message"].partition("receipt ")[2])
 
@@ -161,6 +202,7 @@ def receipt_at(run: Path, turn: str) -> Any:
         ("store", "no such folder; correct the key, or name the folder of the memories with --store"),
         ("embedder", "this host embeds with text-embedding-3-small; give --embedder openai:text-embedding-3-small@URL"),
         ("candidate", "absent.json: no such file"),
+        ("model", "new.json: embeds with text-embedding-3-large, the host with text-embedding-3-small: its memories"),
     ],
 )
 def test_unusable_input_is_told_in_one_line(
@@ -170,6 +212,9 @@ def test_unusable_input_is_told_in_one_line(
         (home / "gateway.log").unlink()
     if broken == "store":
         shutil.rmtree(home / "memory")
+    if broken == "model":
+        new = (tmp_path / "new.json").read_text("utf-8").replace("text-embedding-3-small", "text-embedding-3-large")
+        (tmp_path / "new.json").write_text(new, "utf-8")
     candidate = "absent.json" if broken == "candidate" else "new.json"
     embedder = "hashing" if broken == "embedder" else endpoint
     words = ("canary", "shadow", "openclaw", "--candidate", candidate, "--embedder", embedder, "--out", "out")
