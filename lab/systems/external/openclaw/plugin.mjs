@@ -205,9 +205,19 @@ export class Plugin {
           wanted.set(module, [...(wanted.get(module) ?? []), ...plain.map((one) => one.split(/\s+as\s+/)[0])]);
         }
         if (!/\.[cm]?ts$/.test(file)) return next(url, context);
-        return { format: "module", source: stripTypeScriptTypes(text, { mode: "transform" }), shortCircuit: true };
+        return { format: "module", source: withoutTypes(text), shortCircuit: true };
       },
     });
+  }
+}
+
+// Enums and the like need a transformation, which Node 26 no longer has.
+function withoutTypes(text) {
+  try {
+    return stripTypeScriptTypes(text, { mode: "transform" });
+  } catch (error) {
+    if (error?.code !== "ERR_INVALID_ARG_VALUE") throw error;
+    return stripTypeScriptTypes(text);
   }
 }
 
