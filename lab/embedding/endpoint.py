@@ -26,9 +26,9 @@ from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import read_json
 from lab.base.formatting import counted
 from lab.base.regex import regex
+from lab.embedding.address import KEY, base_url, stays_private
 from lab.embedding.cache import ABOUT, cache_folder
 from lab.embedding.embedder import DOCUMENT, Embedder, Prompts, Role, role_key, roles_of, settings_in
-from lab.embedding.http import KEY, base_url, stays_private
 
 if TYPE_CHECKING:
     import numpy as np

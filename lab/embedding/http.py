@@ -1,4 +1,4 @@
-"""Send one request to an endpoint, without redirects, retries or logging, to an address that may be used.
+"""Send one request to an endpoint, without redirects, retries or logging.
 
 The API key is sent in one header and never appears in a message.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import io
-import re
 import ssl
 import time
 import zlib
@@ -15,10 +14,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.error import HTTPError, URLError
-from urllib.parse import SplitResult, urlsplit
 from urllib.request import (
     AbstractHTTPHandler,
     HTTPHandler,
@@ -29,51 +26,8 @@ from urllib.request import (
     build_opener,
 )
 
-from lab.base.errors import UnusableInput
-
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-
-KEY = "LAB_EMBEDDER_KEY"
-
-
-def base_url(address: str, what: str) -> str:
-    """Return the base URL of an API, reduced to scheme, host, port and path. Raises :class:`UnusableInput`."""
-    try:
-        parts: SplitResult = urlsplit(address)
-        port, host = parts.port, parts.hostname
-    except ValueError:
-        raise UnusableInput(f"{what}: the address after '@' is not a URL") from None
-    if parts.scheme not in ("http", "https"):
-        raise UnusableInput(f"{what}: the address after '@' must begin with http:// or https://")
-    if parts.username is not None or parts.password is not None:
-        raise UnusableInput(
-            f"{what}: the URL contains a user name or password; put the key into {KEY}, which is never stored"
-        )
-    if parts.fragment or "#" in address:
-        raise UnusableInput(f"{what}: the URL has a part after '#'; leave it out")
-    if not host or not host.isascii() or not re.fullmatch(r"[!-~]*", parts.path):
-        raise UnusableInput(f"{what}: the URL has no host, or invalid characters")
-    host_part = f"[{host}]" if ":" in host else host
-    path = parts.path.rstrip("/").removesuffix("/embeddings").rstrip("/")
-    return f"{parts.scheme}://{host_part}{f':{port}' if port else ''}{path}"
-
-
-def stays_private(url: str) -> bool:
-    """Return whether keys and texts sent to an address stay private: over TLS, or within this machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or is_loopback(parts.hostname or "")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
 
 # The limit of a response in bytes; 256 vectors of 4,096 numbers take about 25 MB as JSON.
 MOST_BYTES = 64_000_000

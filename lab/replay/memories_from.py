@@ -36,8 +36,8 @@ from lab.base.shape import expect, field, json_type, optional
 from lab.base.times import SECONDS as IN_SECONDS
 from lab.base.times import Times, as_datetime, epoch_ms, without_arrow_times
 from lab.base.utf16 import has_lone_surrogate
+from lab.embedding.address import stays_private
 from lab.embedding.cache import cache_folder
-from lab.embedding.http import stays_private
 from lab.embedding.vectors import StoredVectors, stored_vectors
 from lab.golden.model import GoldenSet
 from lab.recordings.model import MEDIA, PROVENANCE, UNKNOWN, Memory, Recording, read_refs

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.embedding.http import stays_private
+from lab.embedding.address import stays_private
 from lab.retrieval.clamp import Clamp, clamp
 from lab.systems.external.answers import RECORD, Chain, Exchange, Recorder, folder_of, read_exchanges, save_identity
 from lab.systems.external.protocol import HostFailed

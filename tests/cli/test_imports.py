@@ -15,7 +15,18 @@ from lab.cli.sections import SECTIONS, Entry, Group
 
 # What takes longer to import than a short command to run.
 HEAVY = frozenset(
-    ("lancedb", "matplotlib", "numpy", "pandas", "pyarrow", "pydantic", "scipy", "sentence_transformers", "torch")
+    (
+        "http.client",
+        "lancedb",
+        "matplotlib",
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "pydantic",
+        "scipy",
+        "sentence_transformers",
+        "torch",
+    )
 )
 TABLES = frozenset(("numpy", "pyarrow"))
 # A command for which no more is imported than it says, in a folder with a run and the set that was replayed.

@@ -20,7 +20,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.embedding.http import NoAnswer, post
 from lab.systems.external.protocol import MOST_BYTES, HostFailed, body_of, request_line, result_of
 
 
@@ -32,6 +31,9 @@ class EndpointChannel:
 
     def ask(self, line: bytes, seconds: float, op: str) -> bytes:
         """Send a line and return the body of the response. Raises :class:`HostFailed`, which never quotes a body."""
+        # Most sessions are of processes, and few runs have any.
+        from lab.embedding.http import NoAnswer, post
+
         key = os.environ.get(self._key_env, "") if self._key_env else ""
         try:
             answer = post(self._url, line, {"Authorization": f"Bearer {key}"} if key else {}, seconds, in_total=True)

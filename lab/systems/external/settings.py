@@ -14,7 +14,7 @@ from lab.base.errors import UnusableInput
 from lab.base.formatting import without_credentials
 from lab.base.regex import regex
 from lab.base.shape import expect, only_keys
-from lab.embedding.http import is_loopback
+from lab.embedding.address import is_loopback
 from lab.systems.external.protocol import TIMEOUTS
 from lab.systems.openclaw.capture.secrets import holds_secret
 
