@@ -193,10 +193,10 @@ class LazyCommands(dict[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a command, or ``default`` if there is none of this name."""
-        try:
-            return self[name]
-        except KeyError:
+        # A KeyError of a command's own import is not one of its name.
+        if name not in self:
             return default
+        return self[name]
 
     def values(self) -> Any:
         """Return all commands, imported."""

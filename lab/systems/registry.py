@@ -288,8 +288,10 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
 
 def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, raw: Any, lab: Any) -> ArmSpec:
     system = lab.get("arm", name) if isinstance(lab, Mapping) and file else name
-    # A host's file has the engine's section in its place. A name that is nearly a system's is a slip.
-    if file and system == name and isinstance(raw, Mapping) and config is not raw and not nearest(name, systems()):
+    # A host's file has the engine's section in its place. A name that is nearly a system's is a slip, and a key lab at
+    # the top of the file is misplaced.
+    is_of_host = isinstance(raw, Mapping) and config is not raw and "lab" not in raw
+    if file and system == name and is_of_host and not nearest(name, systems()):
         system = "engine"
     if not isinstance(system, str):
         raise UnusableInput(f"{path}: lab.arm: expected the name of a system, found {system!r}")

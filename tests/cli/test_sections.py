@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from lab.cli.main import app
-from lab.cli.sections import MOVED, SECTIONS, Entry, Group
+from lab.cli.sections import MOVED, SECTIONS, Entry, Group, LazyCommands
 from tests.commands import run_here
 
 LAB = Path(__file__).resolve().parents[2] / "lab"
@@ -138,3 +138,15 @@ def test_help_imports_no_command(words: tuple[str, ...]):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert set(done.stderr.split()) <= {"lab.cli.main", "lab.cli.output", "lab.cli.sections", "lab.cli.values"}
+
+
+def test_a_fault_of_a_commands_import_is_not_taken_for_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = LazyCommands({"broken": Entry("lab.cli.absent", "It cannot be imported.")}, (), "")
+    assert commands.get("other") is None
+
+    def fail(name: str) -> None:
+        raise KeyError(name)
+
+    monkeypatch.setattr("lab.cli.sections.import_module", fail)
+    with pytest.raises(KeyError, match=r"lab\.cli\.absent"):
+        commands.get("broken")
