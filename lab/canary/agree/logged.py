@@ -19,7 +19,7 @@ from lab.base.regex import regex
 from lab.canary.audit.check import CAPTURE, RECALL, Damaged, check_recall
 from lab.canary.audit.copies import Pairs
 from lab.canary.audit.lines import opened
-from lab.canary.audit.log_line import LogLine, payload, read_lines
+from lab.canary.audit.log_line import LogLine, entries_in, payload
 from lab.canary.audit.status import reading_of, with_known_reasons
 from lab.recordings.model import Recording
 
@@ -72,33 +72,31 @@ def read_log(files: Iterable[Path]) -> Log:
         pairs, last = Pairs(), float("-inf")
         unclear: list[tuple[float, float]] = []
         with opened(str(path)) as lines:
-            for number, line in lines:
+            for number, entry in entries_in(lines):
+                if entry is None:
+                    damaged += 1
+                    continue
+                where = f"{path}:{number}"
+                if entry.time is not None and entry.time < last - UNORDERED:
+                    unclear.append((entry.time, last))
+                    log.notes.append(
+                        f"{where}: the clock went back by {last - entry.time:.0f} s; the recalls that have a time of "
+                        "both are left out"
+                    )
+                    last = entry.time
+                last = max(last, entry.time or last)
                 try:
-                    entries = read_lines(line or b"")
+                    recall = _recall(entry, pairs, where)
                 except Damaged:
                     damaged += 1
                     continue
-                for entry in entries:
-                    if entry.time is not None and entry.time < last - UNORDERED:
-                        unclear.append((entry.time, last))
-                        log.notes.append(
-                            f"{path}:{number}: the clock went back by {last - entry.time:.0f} s; the recalls that "
-                            "have a time of both are left out"
-                        )
-                        last = entry.time
-                    last = max(last, entry.time or last)
-                    try:
-                        recall = _recall(entry, pairs, f"{path}:{number}")
-                    except Damaged:
-                        damaged += 1
-                        continue
-                    if recall is not None and entry.time is None:
-                        untimed += 1
-                    elif recall is not None:
-                        log.recalls.append(recall)
-                    if entry.name == "" and (named := _REGISTERED.match(entry.rest.strip())):
-                        at = int(1000 * (entry.time or 0))
-                        log.engines.append((f"{path}:{number}", at, (named["db"], named["table"], named["model"])))
+                if recall is not None and entry.time is None:
+                    untimed += 1
+                elif recall is not None:
+                    log.recalls.append(recall)
+                if entry.name == "" and (named := _REGISTERED.match(entry.rest.strip())):
+                    at = int(1000 * (entry.time or 0))
+                    log.engines.append((where, at, (named["db"], named["table"], named["model"])))
         if unclear:
             log.recalls = [
                 one

@@ -31,7 +31,7 @@ from lab.canary.audit.check import (
 )
 from lab.canary.audit.copies import Copies, Pairs, in_reading_order, is_stream
 from lab.canary.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
-from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
+from lab.canary.audit.log_line import FAILED, LogLine, entries_in, payload, read_lines
 from lab.canary.audit.status import with_known_reasons
 from lab.canary.audit.tally import Tally
 from lab.gate.receipts import FOREIGN, FOREIGN_FROM, SCHEMA, WITH_JSON
@@ -293,25 +293,21 @@ def last_receipts(log: str, count: int) -> list[LastReceipt]:
     pairs = Pairs()
     damaged = 0
     with opened(log) as lines:
-        for number, line in lines:
+        for number, entry in entries_in(lines):
             try:
-                entries = read_lines(line or b"")
+                if entry is None:
+                    damaged += 1
+                elif entry.name == RECALL:
+                    receipt = payload(entry)
+                    check_recall(with_known_reasons(receipt))
+                    if pairs.is_second(entry, receipt["injectedCount"]) and receipts:
+                        receipts[-1] = receipts[-1]._replace(again=number)
+                    else:
+                        receipts.append(LastReceipt(number, receipt))
+                elif entry.name == CAPTURE:
+                    pairs.end_turn(entry)
             except Damaged:
                 damaged += 1
-                continue
-            for entry in entries:
-                try:
-                    if entry.name == RECALL:
-                        receipt = payload(entry)
-                        check_recall(with_known_reasons(receipt))
-                        if pairs.is_second(entry, receipt["injectedCount"]) and receipts:
-                            receipts[-1] = receipts[-1]._replace(again=number)
-                        else:
-                            receipts.append(LastReceipt(number, receipt))
-                    elif entry.name == CAPTURE:
-                        pairs.end_turn(entry)
-                except Damaged:
-                    damaged += 1
     if not receipts:
         why = f"; {counted(damaged, 'damaged line')}, which lab canary audit lists" if damaged else ""
         raise UnusableInput(f"{log}: has no valid recall receipt{why}. Are receipts enabled (receipts.enabled)?")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -380,6 +380,17 @@ class LogLine(NamedTuple):
     trace: str | None = None
     span: str | None = None
     parent: str | None = None
+
+
+def entries_in(lines: Iterable[tuple[int, bytes | None]]) -> Iterator[tuple[int, LogLine | None]]:
+    """Yield the engine's lines of a log with the numbers of its lines; None for each damaged one."""
+    for number, line in lines:
+        try:
+            entries: list[LogLine | None] = [*read_lines(line or b"")]
+        except Damaged:
+            entries = [None]
+        for entry in entries:
+            yield number, entry
 
 
 def read_lines(line: bytes) -> list[LogLine]:
