@@ -7,11 +7,10 @@ OpenClaw 2026.6.11 new memories are found only minutes after they were stored, w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.base.formatting import counted
 from lab.base.times import epoch_ms
 from lab.canary.agree.logged import Logged
 from lab.replay.memories_from import DELETED, VISIBLE
@@ -54,13 +53,9 @@ def deleted_rows(store: Path, table: str = TABLE) -> tuple[pa.Table | None, str 
                 parts.append(part.append_column(DELETED, pa.array([at] * part.num_rows, pa.float64())))
     note = None
     if versions and versions[0]["version"] > 1:
-        at = versions[0]["timestamp"].astimezone(UTC)
-        note = f"{store}: its older versions were compacted away; what was deleted before {_minute(at)} is unknown"
+        since = versions[0]["timestamp"].astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        note = f"{store}: its older versions were compacted away; what was deleted before {since} is unknown"
     return (pa.concat_tables(parts, promote_options="default") if parts else None), note
-
-
-def _minute(at: datetime) -> str:
-    return at.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def seen_late(recalls: Sequence[Logged], created: Mapping[str, int]) -> dict[str, int]:
@@ -105,8 +100,3 @@ def write_store(folder: Path, rows: pa.Table, gone: pa.Table | None, late: Mappi
     with quiet_lance():
         import_lancedb().connect(str(folder)).create_table(TABLE, whole, mode="overwrite")
     return folder
-
-
-def noted(rows: pa.Table | None) -> str | None:
-    """Return a note on deleted rows that were found in earlier versions."""
-    return None if rows is None else f"{counted(rows.num_rows, 'memory')} deleted since: as it was until then"

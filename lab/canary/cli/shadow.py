@@ -108,7 +108,7 @@ def _show(found: Shadow, out: Path) -> None:
     ]
     emit_table(["per recall", "mean", "95 % interval by session"], rows)
     emit()
-    emit_folded("Whether the memories that come in are right, only a judge can say:")
+    emit_folded("Only a judge can say whether the incoming memories are relevant.")
     if found.pool is not None:
         emit_next(
             "The most telling turns wait to be judged.", f"lab golden judge {found.pool} --out {out / 'gold.jsonl'}"

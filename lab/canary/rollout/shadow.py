@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.base.errors import CannotMeasure, NotComparable, UnusableInput
 from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import Announce, counted, silent
-from lab.canary.agree.history import created_in, deleted_rows, noted, seen_late, write_store
+from lab.canary.agree.history import created_in, deleted_rows, seen_late, write_store
 from lab.canary.agree.logged import FAULT_OF, Logged, difference, placed, read_log, since_last_change, untangled
 from lab.canary.rollout.follow import log_files
 from lab.compare.paired import Difference, compare_arms
@@ -173,7 +173,8 @@ def shadow(
             f"{home.log}: none of its {counted(len(recalls), 'recall')} has a user's turn in {home.path}"
         )
     gone, unknown = deleted_rows(home.store, home.table)
-    notes += [one for one in (unknown, noted(gone)) if one]
+    notes += [unknown] if unknown else []
+    notes += [f"deleted later, and replayed until then: {counted(gone.num_rows, 'memory')}"] if gone is not None else []
     request = ReplayRequest(
         str(taken.path),
         "openclaw",

@@ -80,7 +80,7 @@ def test_present_blocks_equal_the_injected_ones_before_a_candidate_is_told(
     assert done.stdout.startswith(
         "19 of 19 present blocks equal the injected ones (100.0%; at least 97% are\nrequired)"
     )
-    assert max(map(len, done.stdout.split("Whether")[0].splitlines())) <= 80
+    assert max(map(len, done.stdout.split("Only a judge")[0].splitlines())) <= 80
     assert files(home) == before
     found = json.loads((tmp_path / "out" / "shadow.json").read_text("utf-8"))
     assert found["proof"]["holds"]
@@ -184,6 +184,30 @@ def test_blocks_of_an_engine_with_an_old_handle_of_its_table_are_built_again(
     proof = json.loads(done.stdout)["proof"]
     assert (proof["holds"], proof["equal"], proof["restored"]) == (True, 19, {})
     assert proof["late"] > 0
+
+
+def test_a_memory_that_was_deleted_later_is_in_the_blocks_before(
+    lab: Lab, home: Path, endpoint: str, tmp_path: Path
+) -> None:
+    with quiet_lance():
+        table = import_lancedb().connect(str(home / "memory" / "lancedb")).open_table("memories")
+        # All receipts but the first list it.
+        table.delete("id LIKE 'ab1db9%'")
+    words = (
+        "canary",
+        "shadow",
+        "openclaw",
+        "--candidate",
+        "new.json",
+        "--embedder",
+        endpoint,
+        "--out",
+        "out",
+        "--json",
+    )
+    found = json.loads(lab(*words, cwd=tmp_path).stdout)
+    assert (found["proof"]["equal"], found["proof"]["late"]) == (19, 0)
+    assert found["notes"] == ["deleted later, and replayed until then: 1 memory"]
 
 
 def receipt_in(line: dict[str, Any]) -> Any:
