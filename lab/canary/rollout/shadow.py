@@ -175,6 +175,11 @@ def shadow(
     gone, unknown = deleted_rows(home.store, home.table)
     notes += [unknown] if unknown else []
     notes += [f"deleted later, and replayed until then: {counted(gone.num_rows, 'memory')}"] if gone is not None else []
+    logged = [
+        recording.conversation
+        for recording in library.recordings
+        if any(turn.key in found.at for turn in recording.turns)
+    ]
     request = ReplayRequest(
         str(taken.path),
         "openclaw",
@@ -186,21 +191,18 @@ def shadow(
         vectors="stored",
         embedder=embedder,
         origin=(ALL,),
-        conversation=tuple(
-            recording.conversation
-            for recording in library.recordings
-            if any(turn.key in found.at for turn in recording.turns)
-        ),
+        # A run of conversations that are chosen by name is a trial.
+        conversation=tuple(logged) if len(logged) < len(library.recordings) else (),
     )
     proofs, without = out / f"{PROOF}-{at}", len(found.without)
-    proof, faults, logged = _proof(request, proofs, found.at, without, jobs, announce)
+    proof, faults, made = _proof(request, proofs, found.at, without, jobs, announce)
     if not proof.holds:
         store = _store_of(taken.store, out / f"store-{at}-late", gone, recalls)
         other = replace(request, memories_from=str(store))
         again = _proof(other, out / f"{PROOF}-{at}-late", found.at, without, jobs, announce)
         if again[0].holds:
             late = again[0].equal - proof.equal
-            request, (proof, faults, logged) = other, again
+            request, (proof, faults, made) = other, again
             proof = replace(proof, late=late)
     result = Shadow(taken, tuple(notes), proof)
     if proof.holds:
@@ -210,7 +212,7 @@ def shadow(
         file = out / f"{CANDIDATE}-{name}.json"
         write_atomically(file, text, private=True)
         both = replace(request, arms=(*request.arms, f"{CANDIDATE}={file}"), faults=faults)
-        result = _compared(result, both, out, name, logged, jobs, announce)
+        result = _compared(result, both, out, name, made, jobs, announce)
     write_atomically(out / RECEIPT, dump_json(result.as_json()), private=True)
     return result
 
