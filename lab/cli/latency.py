@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 MEGA = 1e6
 # A stage with a smaller share of the turn is shown only in latency.json.
 SHOWN_FROM = 0.01
+# What is timed of a turn.
+STAGES = {"turn": "a turn", "recall": "its recall", "embed": "the embedding of its prompt"}
+WITHOUT = (
+    "The prompts were not embedded again, so a turn waits longer than its recall. --embed embeds them; a remote "
+    "embedder then gets each prompt once per arm, store and size."
+)
 DEFAULT_ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 
 
@@ -62,12 +68,19 @@ def latency(
     vector_index: Annotated[
         str, typer.Option(help="none: exact search. ivf_flat: approximate search, for large stores.")
     ] = "none",
+    embed: Annotated[
+        bool | None,
+        typer.Option(
+            "--embed/--no-embed",
+            help="Embed each prompt again in each timed turn. [default: unless that sends it to another machine]",
+        ),
+    ] = None,
     slides: options.Slides = False,
 ) -> Result:
     """Measure the latency of arms over live stores.
 
-    Measures warm and cold turns, by stage and store size, and turns over rows that wait for compaction. Writes
-    latency.json and latency.html.
+    Measures warm and cold turns, by stage and store size, and turns over rows that wait for compaction. A warm turn is
+    the embedding of its prompt and the recall. Writes latency.json and latency.html.
     """
     from lab.base.files import dump_json, write_atomically
     from lab.studies.latency.request import SIZES, LatencyRequest
@@ -87,6 +100,7 @@ def latency(
         waiting=tuple(_whole_numbers(waiting)),
         grow_from=grow_from,
         vector_index=vector_index,
+        embed=embed,
     )
     folder, cells = run_latency(latency_request, out, announce=announce)
     summary = summarise(latency_request, folder, cells)
@@ -112,6 +126,7 @@ def study_of(summary: Mapping[str, Any], out: Path) -> Study:
         about_of(summary),
         [
             *([summary["left_out"]] if summary["left_out"] else []),
+            *([] if summary["embedded"] else [WITHOUT]),
             summary["about"],
             f"All figures: {out / 'latency.json'}; samples: {out / 'samples'}",
         ],
@@ -150,18 +165,24 @@ def about_of(summary: Mapping[str, Any]) -> list[str]:
 def _turns(summary: Mapping[str, Any]) -> Iterator[Part]:
     stores = list(dict.fromkeys(row["store"] for row in summary["warm"]))
     for store in stores:
-        yield _quantiles(f"Warm, {store}: milliseconds per turn [95 % interval]", _over(summary["warm"], store))
+        for stage, what in STAGES.items() if summary["embedded"] else [("recall", STAGES["recall"])]:
+            yield _quantiles(f"Warm, {store}: {what}, ms [95 % interval]", _over(summary["warm"], store), stage)
     for store in stores if summary["open"] else ():
         title = f"Open loop, {store}, {summary['rate']:g} per second: ms from the intended start"
-        yield _quantiles(title, _over(summary["open"], store))
+        yield _quantiles(title, _over(summary["open"], store), "turn" if summary["embedded"] else "recall")
     for store in stores:
         yield _stages(store, _over(summary["warm"], store))
-    names = ("import", "open", "total")
+    names = ("import", "open", "recall")
     yield Part(
         "Cold: first turn of a fresh process, p50 (files may be cached), ms",
-        ("arm", "memories", "n", "import lancedb", "open table", "first turn"),
+        ("arm", "memories", "n", "import lancedb", "open table", "first recall"),
         [
-            [row["arm"], row["memories"], _total(row)["n"], *(_interval(row["stages"][name]["p50"]) for name in names)]
+            [
+                row["arm"],
+                row["memories"],
+                _spent(row, "recall")["n"],
+                *(_interval(row["stages"][name]["p50"]) for name in names),
+            ]
             for row in summary["cold"]
             if row["stages"]
         ],
@@ -169,7 +190,7 @@ def _turns(summary: Mapping[str, Any]) -> Iterator[Part]:
     for store in stores:
         ratios = _over(summary["ratios"], store)
         yield Part(
-            f"{store}: latency relative to {ratios[0]['baseline'] if ratios else ''}, "
+            f"{store}: recalls relative to {ratios[0]['baseline'] if ratios else ''}, "
             "median over ABBA blocks of two turns",
             ("arm", "memories", "blocks", "ratio"),
             [
@@ -183,16 +204,12 @@ def _over(turns: Sequence[Mapping[str, Any]], store: str) -> list[Mapping[str, A
     return [row for row in turns if row["store"] == store]
 
 
-def _quantiles(title: str, turns: Sequence[Mapping[str, Any]]) -> Part:
+def _quantiles(title: str, turns: Sequence[Mapping[str, Any]], stage: str) -> Part:
     passed = sum(row["passed_over"] for row in turns)
     rows = [
-        [
-            row["arm"],
-            row["memories"],
-            _total(row)["n"],
-            *(_interval(_total(row)[name]) for name in ("p50", "p95", "p99")),
-        ]
+        [row["arm"], row["memories"], spent["n"], *(_interval(spent[name]) for name in ("p50", "p95", "p99"))]
         for row in turns
+        if (spent := _spent(row, stage))["n"] or stage != "embed"
     ]
     skipped = f"Not counted: {passed} turns that an arm skipped as trivial, without a search."
     return Part(title, ("arm", "size", "n", "p50", "p95", "p99"), rows, notes=[skipped] * bool(passed))
@@ -202,7 +219,7 @@ def _stages(store: str, turns: Sequence[Mapping[str, Any]]) -> Part:
     sizes = list(dict.fromkeys(row["memories"] for row in turns))
     cells: dict[tuple[str, str], dict[int, float]] = {}
     for row in turns:
-        least = SHOWN_FROM * (_total(row)["mean"] or 0.0)
+        least = SHOWN_FROM * (_spent(row, "turn" if "turn" in row["stages"] else "recall")["mean"] or 0.0)
         for stage, spent in row["stages"].items():
             if spent["p50"] and (spent["mean"] >= least or (row["arm"], stage) in cells):
                 cells.setdefault((row["arm"], stage), {})[row["memories"]] = spent["p50"]["value"]
@@ -220,7 +237,7 @@ def _stores(summary: Mapping[str, Any]) -> Iterator[Part]:
         "product. shared: all arms use one search, as in a replay."
     )
     yield Part(
-        "A turn of all arms: mean ms, and speedup of the exact store over lancedb",
+        "A recall of all arms: mean ms, and speedup of the exact store over lancedb",
         ("memories", "lancedb", "exact", "speedup", "exact, shared", "speedup"),
         [
             [
@@ -233,7 +250,7 @@ def _stores(summary: Mapping[str, Any]) -> Iterator[Part]:
     )
     before = (
         "before opening: Python and the lab's list of rows. builder: the process that built the stores and ran the "
-        "warm turns."
+        "warm turns, with the embedder."
     )
     approximate = [
         f"{size['memories']:,} memories: vector search is approximate; it returned {size['index_recall']:.1%} "
@@ -260,14 +277,13 @@ def _stores(summary: Mapping[str, Any]) -> Iterator[Part]:
 def _growth(summary: Mapping[str, Any]) -> Iterator[Part]:
     waiting = summary["waiting"]
     compared = (
-        "turn, compacted: before and after compaction. compact: one call for all waiting rows. changed: turns of all "
+        "recall, compacted: before and after compaction. compact: one call for all waiting rows. changed: turns of all "
         "arms that chose other memories while rows waited, because those are scored with other statistics than indexed "
         "rows."
     )
     yield Part(
-        f"Rows waiting for compaction, over {waiting[0]['memories'] if waiting else 0} compacted ones: "
-        "p50 per turn, ms",
-        ("arm", "waiting", "turn", "compacted", "append", "compact", "changed"),
+        f"Rows waiting for compaction, over {waiting[0]['memories'] if waiting else 0} compacted ones: p50, ms",
+        ("arm", "waiting", "recall", "compacted", "append", "compact", "changed"),
         [
             [
                 row["arm"],
@@ -300,10 +316,10 @@ def _growth(summary: Mapping[str, Any]) -> Iterator[Part]:
     )
 
 
-def _total(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _spent(row: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
     empty = {"n": 0, "mean": None, "p50": None, "p95": None, "p99": None}
-    total: Mapping[str, Any] = row["stages"].get("total", empty)
-    return total
+    spent: Mapping[str, Any] = row["stages"].get(stage, empty)
+    return spent
 
 
 def _value(quantile: Mapping[str, float] | None) -> float | str:

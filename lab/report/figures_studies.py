@@ -432,11 +432,13 @@ SPARE = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
 STORES = {"lancedb": "-", "exact": "--"}
 MARKS = "so^Dv<>PX"
 SPENT = {"append, including compaction": "#E69F00", "recall": "#0072B2"}
+EMBEDDED = {True: "the prompt is embedded each time", False: "the prompt is embedded before"}
 Turns = Sequence[Mapping[str, Any]]
 
 
 def size_chart(warm: Turns) -> Chart:
     """Return p50 and p95 of a turn against the number of memories, on logarithmic axes, with intervals as bars."""
+    embedded = any("turn" in turn["stages"] for turn in warm)
     looks = _looks(warm)
     of_turns = {name: [turn for turn in warm if _of(turn, name)] for name in ("p50", "p95")}
     every = [_of(turn, name)["value"] for name, turns in of_turns.items() for turn in turns]
@@ -459,23 +461,23 @@ def size_chart(warm: Turns) -> Chart:
         panels.append(Plot(series, x, y, title if series else f"{title}: n too small"))
     words = Words(
         "Memory latency of a turn by store size",
-        "Each arm searches, selects and renders by itself; the prompt is embedded before. Bars are 95 % intervals.",
+        f"Each arm searches, selects and renders by itself; {EMBEDDED[embedded]}. Bars are 95 % intervals.",
     )
     return Chart(words, panels, list(key.values()), across=2)
 
 
 def stages_chart(warm: Turns) -> Chart:
     """Return the mean of each stage as a share of the turn, stacked, one bar per arm and size."""
-    shown = [turn for turn in warm if _stage_mean(turn, "total")]
+    shown = [turn for turn in warm if _stage_mean(turn, _whole(turn))]
     several = len({turn["store"] for turn in shown}) > 1
-    rows = []
+    rows, stages = [], {**({"embed": "#333333"} if any("embed" in turn["stages"] for turn in shown) else {}), **STAGES}
     for turn in shown:
-        total = _stage_mean(turn, "total")
-        parts = {stage: _stage_mean(turn, stage) / total for stage in STAGES}
+        total = _stage_mean(turn, _whole(turn))
+        parts = {stage: _stage_mean(turn, stage) / total for stage in stages}
         parts["the rest"] = max(0.0, 1 - sum(parts.values()))
         where = f", {turn['store']}" if several else ""
         rows.append(Bar(f"{turn['arm']}{where}, {turn['memories']:,}", parts, f"{milliseconds(total)} ms"))
-    colours = {**STAGES, "the rest": "#BBBBBB"}
+    colours = {**stages, "the rest": "#BBBBBB"}
     words = Words("Time of a turn by stage", "Shares of the mean turn, with the mean turn beside each bar.")
     return Chart(words, [Bars(rows, colours, 1.0)], areas(colours))
 
@@ -535,7 +537,12 @@ def _looks(turns: Turns) -> dict[str, tuple[str, str]]:
 
 
 def _of(turn: Mapping[str, Any], name: str) -> Any:
-    return turn["stages"].get("total", {}).get(name)
+    return turn["stages"].get(_whole(turn), {}).get(name)
+
+
+def _whole(turn: Mapping[str, Any]) -> str:
+    """Return the stage that is the whole turn: with the embedding of the prompt, if that was timed."""
+    return "turn" if "turn" in turn["stages"] else "recall"
 
 
 def _stage_mean(turn: Mapping[str, Any], stage: str) -> float:

@@ -32,7 +32,7 @@ def test_latency_tables_fit_80_columns_and_match_json(
     again = lab(*command, "--json", cwd=home)
     assert (again.returncode, again.stderr) == (0, "")
     found = json.loads(again.stdout)
-    assert found["warm"][0]["stages"]["total"]["n"] == 6
+    assert found["warm"][0]["stages"]["turn"]["n"] == 6
     kept = json.loads((home / "out" / "latency.json").read_text("utf-8"))
     assert {name: found[name] for name in kept} == kept
     page = (home / "out" / "latency.html").read_text("utf-8")

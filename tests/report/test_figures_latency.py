@@ -18,7 +18,7 @@ def quantile(value: float) -> dict[str, float]:
 def turn(arm: str, memories: int, value: float, store: str = "lancedb", p95: bool = True) -> dict[str, Any]:
     total = {"mean": value, "p50": quantile(value), "p95": quantile(value * 2) if p95 else None}
     search = {"mean": value * 0.8, "p50": quantile(value * 0.8), "p95": None}
-    return {"arm": arm, "memories": memories, "store": store, "stages": {"search": search, "total": total}}
+    return {"arm": arm, "memories": memories, "store": store, "stages": {"search": search, "recall": total}}
 
 
 WARM = [turn(arm, size, size**0.5 * 2) for size in (1_000, 10_000) for arm in ("tier_first_v1", "seed_full")]

@@ -1,6 +1,7 @@
 """The stores of a latency measurement, the arms that search them, and one timed turn.
 
-In a timed turn an arm makes its own search, as in live use. Only :func:`ask_together` shares one search between arms.
+In a timed turn an arm makes its own search, as in live use, and its prompt is embedded again, unless the embedder is on
+another machine. Only :func:`ask_together` shares one search between arms.
 An arm that does not search the shared store fills and searches a table of its own.
 
 The memories of a store of any size are first those of the recordings, then resampled ones. A resampled memory has its
@@ -22,8 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.errors import CannotMeasure
-from lab.embedding.embedder import DOCUMENT, QUERY, Role, VectorsOf
-from lab.measures.model import TOTAL
+from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, SentenceTransformerEmbedder, VectorsOf
 from lab.recordings.model import Memory
 from lab.replay.candidates import rows_of
 from lab.replay.guarded import Given, Seat
@@ -41,6 +41,7 @@ from lab.retrieval.retrievers import (
     query_text,
     row_vectors,
 )
+from lab.retrieval.stage_timer import SEARCH
 from lab.retrieval.tokens import TextSettings, words_under
 from lab.systems.contract import Ask, Recall
 from lab.systems.kit import Kit, Tools
@@ -54,6 +55,10 @@ BATCH = 1_000
 # Length of the noise relative to the vector; the cosine to the recorded vector is then about .97.
 NOISE = 0.25
 EXCHANGED = 0.5
+# The stages of a turn: embedding its prompt, all other work of the arm, and both.
+EMBED, RECALL, TURN = "embed", "recall", "turn"
+# Embeds one text; the vector is not used.
+Embed = Callable[[str], object]
 
 
 class Part(NamedTuple):
@@ -123,11 +128,13 @@ class Pool:
 class PoolVectors:
     """The vectors of a pool's memories by their embedded text; vectors of other texts come from ``others``.
 
-    A system with its own table needs them. They are computed at first use.
+    A system with its own table needs them. They are computed at first use. ``queries`` are the texts whose vectors it
+    took as queries.
     """
 
     def __init__(self, pool: Pool, size: int, others: VectorsOf, limits: Clamp) -> None:
         self._pool, self._size, self._others, self._limits = pool, size, others, limits
+        self.queries: list[str] = []
 
     @property
     def dimension(self) -> int:
@@ -157,6 +164,7 @@ class PoolVectors:
         if not texts:
             return np.empty((0, self.dimension), np.float32)
         known = self._known if role == DOCUMENT else {}
+        self.queries += texts if role == QUERY else ()
         return np.stack([known[text] if text in known else self._others.of([text], role)[0] for text in texts])
 
 
@@ -195,12 +203,13 @@ class PoolWords:
 class Question(NamedTuple):
     """One turn: the request to an arm, the request with gold for arms that need it, and the query to the store.
 
-    The time to embed the query is not measured.
+    The query has its vector already; ``prompt`` is the text that is embedded again to measure how long that takes.
     """
 
     ask: Ask
     with_gold: Ask
     query: Query
+    prompt: str
 
 
 class Sample(NamedTuple):
@@ -312,7 +321,11 @@ def tools_over(plan: Plan, sources: Sources, kind: str, pool: Pool | None = None
 
 
 class TimedRecall(NamedTuple):
-    """One timed turn: nanoseconds by stage, including ``total``, and the recall."""
+    """One timed turn: nanoseconds by stage, and the recall.
+
+    ``recall`` is the whole turn but the embedding; ``embed`` and ``turn``, with it, are there if it was timed. An arm
+    that took no vector of a prompt has no ``embed``.
+    """
 
     timings: dict[str, int]
     recall: Recall
@@ -323,18 +336,41 @@ class TimedRecall(NamedTuple):
         return self.recall.status == "skipped"
 
 
-def ask(subject: Subject, question: Question) -> TimedRecall:
-    """Time one recall of an arm. Raises :class:`CannotMeasure` if it fails."""
+def ask(subject: Subject, question: Question, embed: Embed | None = None) -> TimedRecall:
+    """Time one recall of an arm, and with ``embed`` the embedding of its prompt. Raises :class:`CannotMeasure`.
+
+    The prompt is embedded afterwards, because a turn in which the arm did not search needs no vector.
+    """
     loaded, seat = subject.loaded, subject.seat
     loaded.tools.clock.now_ms = question.ask.now_ms
+    vectors = loaded.tools.vectors
+    taken = vectors.queries if isinstance(vectors, PoolVectors) else []
+    taken.clear()
     searched = partial(loaded.found, question.query) if seat.shared else None
     started = time.perf_counter_ns()
     found = searched() if searched else None
     ready = time.perf_counter_ns()
     recall = _answer(seat, question, found)
     ended = time.perf_counter_ns()
-    retrieved = {"retrieve": ready - started} if searched else {}
-    return TimedRecall(retrieved | recall.timings | {TOTAL: ended - started}, recall)
+    timings = ({"retrieve": ready - started} if searched else {}) | recall.timings | {RECALL: ended - started}
+    if embed:
+        prompts = dict.fromkeys([*([question.prompt] if searched and SEARCH in recall.timings else []), *taken])
+        begun = time.perf_counter_ns()
+        for prompt in prompts:
+            embed(prompt)
+        spent = time.perf_counter_ns() - begun
+        timings |= ({EMBED: spent} if prompts else {}) | {TURN: timings[RECALL] + spent}
+    return TimedRecall(timings, recall)
+
+
+def embedding_by(embedder: Embedder) -> Embed:
+    """Return what embeds one prompt as a live system does, ready for use: a model is loaded."""
+    if isinstance(embedder, SentenceTransformerEmbedder):
+        embed: Embed = partial(embedder.alone, role=QUERY)
+    else:
+        embed = lambda text: embedder.encode([text], QUERY)  # noqa: E731 - both are one expression
+    embed("What did we decide?")
+    return embed
 
 
 def ask_together(loaded: LoadedStore, seats: Sequence[Seat], question: Question) -> int:
@@ -374,15 +410,16 @@ def questions_of(plan: Plan, sources: Sources, count: int) -> list[Question]:
     distinct = min(count, len(points))
     chosen = [points[index * len(points) // distinct] for index in range(distinct)]
     texts = [point.text for point in chosen]
-    vectors = sources.vectors.of([query_text(text, retrieval.clamp) for text in texts], QUERY)
+    prompts = [query_text(text, retrieval.clamp) for text in texts]
+    vectors = sources.vectors.of(prompts, QUERY)
     tokens_of = sources.words.get(retrieval.text) or words_under(retrieval.text)
     tokens_of.prepare(texts)
     words = tokens_of.of(texts)
     questions = []
-    for point, tokens, vector in zip(chosen, words, vectors, strict=True):
+    for point, prompt, tokens, vector in zip(chosen, prompts, words, vectors, strict=True):
         plain = ask_of(point, plan.scoping, plan.faults)
         with_gold = replace(plain, grades=point.probe.grades if point.probe else {})
-        questions.append(Question(plain, with_gold, Query(point.text, tokens, vector)))
+        questions.append(Question(plain, with_gold, Query(point.text, tokens, vector), prompt))
     return [questions[index % distinct] for index in range(count)]
 
 

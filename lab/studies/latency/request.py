@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from lab.base.errors import UnusableInput
 from lab.base.formatting import choices
+from lab.embedding.address import is_loopback
+from lab.embedding.endpoint import EndpointEmbedder
 from lab.replay.plan import Plan, make_plan
 from lab.retrieval.lance import VECTOR_INDEXES, VectorIndex
 from lab.retrieval.retrievers import STORES
@@ -28,7 +31,8 @@ class LatencyRequest:
 
     ``cold`` is the number of fresh processes per arm; ``rate`` the requests per second of the open loop (None: no open
     loop); ``appends`` the rows appended under each cadence (0: no cadences); ``waiting`` the numbers of uncompacted
-    rows on top of ``grow_from`` compacted ones (None: the smallest of ``sizes``).
+    rows on top of ``grow_from`` compacted ones (None: the smallest of ``sizes``). ``embed`` is whether each prompt is
+    embedded again, to time it (None: unless that would send it to another machine).
     """
 
     replay: ReplayRequest
@@ -43,6 +47,7 @@ class LatencyRequest:
     waiting: tuple[int, ...] = WAITING
     grow_from: int | None = None
     vector_index: str = "none"
+    embed: bool | None = None
 
     @property
     def index(self) -> VectorIndex | None:
@@ -84,9 +89,18 @@ class LatencyPlan:
     plan: Plan
     cells: tuple[Cell, ...] = field(default=())
 
+    @property
+    def embeds(self) -> bool:
+        """Return whether prompts are embedded again; to another machine they are sent only with ``embed``."""
+        if self.asked.embed is not None:
+            return self.asked.embed
+        embedder = self.plan.embedder
+        return not isinstance(embedder, EndpointEmbedder) or is_loopback(urlsplit(embedder.url).hostname or "")
+
     def resolved(self) -> dict[str, Any]:
         """Return everything that determines the measurement; the store of the replay's arguments is ignored."""
-        return {name: value for name, value in self.plan.resolved().items() if name != "store"} | self.asked.describe()
+        asked = self.asked.describe() | {"embed": self.embeds}
+        return {name: value for name, value in self.plan.resolved().items() if name != "store"} | asked
 
 
 def plan_latency(asked: LatencyRequest) -> LatencyPlan:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.measures.latency import LEVEL, NS_PER_MS, QUANTILES, least_n, paired_ratio, spent_of
-from lab.measures.model import TOTAL
-from lab.studies.latency.bench import Sample
+from lab.studies.latency.bench import RECALL, Sample
 from lab.studies.latency.request import NEVER, LatencyRequest
 from lab.studies.latency.run import Folder
 from lab.studies.latency.work import BLOCK, Measured
@@ -16,7 +15,7 @@ from lab.studies.latency.work import BLOCK, Measured
 WORDS = (
     "Times are milliseconds on this machine. A quantile is the sample of that rank, with a distribution-free "
     f"{LEVEL:.0%} interval between two order statistics that assumes independent turns; null: n too small. "
-    "The time to embed the prompt is not included."
+    "recall is a turn without the embedding of its prompt."
 )
 
 
@@ -41,6 +40,7 @@ def summarise(asked: LatencyRequest, folder: Folder, cells: Sequence[Measured]) 
         "cheapest_cadence": _cheapest(sweep),
         "left_out": left_out(sizes, growth, sweep),
         "rate": asked.rate,
+        "embedded": folder.manifest["resolved"]["embed"],
         "cells": [cell.about for cell in cells],
         "manifest": folder.manifest,
     }
@@ -93,11 +93,11 @@ def _stages(samples: Sequence[Sample]) -> list[dict[str, Any]]:
 
 
 def _blocks(samples: Sequence[Sample], store: str, arm: str) -> dict[int, list[float]]:
-    """Return nanoseconds of whole turns by block, without blocks in which a turn was skipped."""
+    """Return nanoseconds of recalls by block, without blocks in which a turn was skipped."""
     blocks: dict[int, list[float]] = {}
     skipped: set[int] = set()
     for sample in samples:
-        if (sample.part, sample.store, sample.arm, sample.stage) == ("warm", store, arm, TOTAL):
+        if (sample.part, sample.store, sample.arm, sample.stage) == ("warm", store, arm, RECALL):
             blocks.setdefault(sample.turn // BLOCK, []).append(sample.ns)
             if sample.passed_over:
                 skipped.add(sample.turn // BLOCK)
@@ -134,7 +134,7 @@ def _stores(cell: Measured) -> dict[str, Any] | None:
     """
     spent: dict[str, list[int]] = {}
     for sample in cell.samples:
-        if sample.part in ("warm", "shared") and sample.stage == TOTAL:
+        if sample.part in ("warm", "shared") and sample.stage == RECALL:
             spent.setdefault("shared" if sample.part == "shared" else sample.store, []).append(sample.ns)
     if not {"exact", "lancedb"} <= spent.keys():
         return None
@@ -215,7 +215,7 @@ def _turn_ns(samples: Sequence[Sample], part: str, arm: str) -> list[int]:
     return [
         sample.ns
         for sample in samples
-        if (sample.part, sample.arm, sample.stage) == (part, arm, TOTAL) and not sample.passed_over
+        if (sample.part, sample.arm, sample.stage) == (part, arm, RECALL) and not sample.passed_over
     ]
 
 

@@ -1,6 +1,7 @@
 """The work of a latency measurement, each cell in its own process: build stores, run recalls, time them.
 
-Arms take turns in ABBA blocks; an open loop has intended start times.
+Arms take turns in ABBA blocks; an open loop has intended start times. The prompt is embedded in warm turns and in the
+open loop: what cold turns and rows that wait cost does not depend on it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lab.base.formatting import Announce
-from lab.measures.model import TOTAL
 from lab.replay.sources import Sources, open_sources
 from lab.retrieval.contract import Filter
 from lab.retrieval.lance import LanceStore
 from lab.retrieval.quiet import import_lancedb
 from lab.retrieval.retrievers import make_store
 from lab.studies.latency.bench import (
+    RECALL,
+    TURN,
+    Embed,
     LoadedStore,
     Pool,
     PoolWords,
@@ -29,6 +32,7 @@ from lab.studies.latency.bench import (
     TimedRecall,
     ask,
     ask_together,
+    embedding_by,
     feed,
     load,
     opened,
@@ -149,12 +153,13 @@ def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
     about: dict[str, Any] = {"memories": size, "real": min(size, len(pool.real)), "stores": {}}
     loaded_stores = [_build(job, sources, pool, kind, size, about["stores"]) for kind in asked.stores]
     questions = questions_of(plan, sources, asked.warm_up + asked.turns)
+    embed = embedding_by(sources.embedder) if measurement.embeds else None
     exact = [loaded for loaded in loaded_stores if loaded.kind == "exact"]
     with opened(loaded_stores, plan) as subjects, opened(exact, plan, sharing=True) as together:
         about["alone"] = list(dict.fromkeys(subject.seat.name for subject in subjects if not subject.seat.shared))
         _expect(subjects + together[:1], questions)
         samples, chosen = [], {subject.name: list[tuple[str, ...]]() for subject in subjects}
-        for turn, position, subject, answer in _interleaved(subjects, questions):
+        for turn, position, subject, answer in _interleaved(subjects, questions, embed):
             if position == 0 and turn % 100 == 0:
                 job.announce(f"{size} memories: turn {turn} of {len(questions)}, {len(subjects)} arms each")
             spent = None
@@ -163,14 +168,14 @@ def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
             if turn < asked.warm_up:
                 continue
             if spent is not None:
-                samples.append(Sample("shared", "exact", "", size, turn - asked.warm_up, 0, TOTAL, spent))
+                samples.append(Sample("shared", "exact", "", size, turn - asked.warm_up, 0, RECALL, spent))
             samples += _sampled("warm", subject, size, turn - asked.warm_up, position, answer)
             chosen[subject.name].append(tuple(item.id for item in answer.recall.items))
         about["resident"] = resident()
     about["agree"] = _agreement(chosen, asked.stores)
     if asked.rate is not None:
         with opened(loaded_stores, plan) as subjects:
-            samples += _open_loop(subjects, questions[asked.warm_up :], asked.rate, size)
+            samples += _open_loop(subjects, questions[asked.warm_up :], asked.rate, size, embed)
     for loaded in loaded_stores:
         if asked.index and isinstance(loaded.store, LanceStore):
             about["index_recall"] = _index_recall(loaded.store, questions[:COMPARED])
@@ -358,11 +363,11 @@ def _expect(subjects: Sequence[Subject], questions: Sequence[Question]) -> None:
         loaded.store.expect(np.asarray(vectors, np.float32))
 
 
-def _interleaved(subjects: Sequence[Subject], questions: Sequence[Question]) -> Any:
+def _interleaved(subjects: Sequence[Subject], questions: Sequence[Question], embed: Embed | None = None) -> Any:
     """Yield turn, position in its order, subject and answer."""
     for turn, order in abba(subjects, len(questions)):
         for position, subject in enumerate(order):
-            yield turn, position, subject, ask(subject, questions[turn])
+            yield turn, position, subject, ask(subject, questions[turn], embed)
 
 
 def _sampled(
@@ -382,17 +387,19 @@ def _sampled(
     ]
 
 
-def _open_loop(subjects: Sequence[Subject], questions: Sequence[Question], rate: float, memories: int) -> list[Sample]:
+def _open_loop(
+    subjects: Sequence[Subject], questions: Sequence[Question], rate: float, memories: int, embed: Embed | None
+) -> list[Sample]:
     samples: list[Sample] = []
     passed: dict[int, bool] = {}
     for subject, turns in stretches(subjects, len(questions)):
 
         def serve(turn: int, subject: Subject = subject) -> None:
-            passed[turn] = ask(subject, questions[turn]).passed_over
+            passed[turn] = ask(subject, questions[turn], embed).passed_over
 
         for turn, served in zip(turns, open_loop(Clock(), rate, turns, serve), strict=True):
             store, arm = subject.name
-            stages = ((TOTAL, served.latency), ("late", served.started - served.intended))
+            stages = ((TURN if embed else RECALL, served.latency), ("late", served.started - served.intended))
             samples += [
                 Sample("open", store, arm, memories, turn, 0, stage, spent, passed[turn]) for stage, spent in stages
             ]

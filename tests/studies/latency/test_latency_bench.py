@@ -71,6 +71,18 @@ def test_opened_fills_the_own_table_of_an_arm(subjects: dict[str, Subject], plan
         assert own.timings.keys() == shared.timings.keys()
 
 
+def test_ask_embeds_the_prompts_that_an_arm_searches_with(
+    subjects: dict[str, Subject], plan: Plan, sources: Sources
+) -> None:
+    prompt = questions_of(plan, sources, 12)[5]
+    embedded: dict[str, list[str]] = {}
+    for name, subject in subjects.items():
+        timings = ask(subject, prompt, embedded.setdefault(name, []).append).timings
+        assert timings["turn"] == timings["recall"] + timings.get("embed", 0)
+        assert ("embed" in timings) == bool(embedded[name])
+    assert embedded == {name: [prompt.prompt] for name in subjects}
+
+
 def test_ask_gives_gold_only_to_arms_that_need_it(subjects: dict[str, Subject], plan: Plan, sources: Sources) -> None:
     question = next(one for one in questions_of(plan, sources, 200) if one.with_gold.grades)
     assert not question.ask.grades

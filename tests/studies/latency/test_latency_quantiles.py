@@ -76,7 +76,7 @@ def test_paired_ratio_uses_complete_blocks() -> None:
 def test_ratios_leave_out_blocks_with_a_skipped_turn() -> None:
     """Blocks with a missing turn are left out as well, because the arms had different turns."""
 
-    def sample(arm: str, turn: int, ms: int, *, passed: bool = False, stage: str = "total") -> Sample:
+    def sample(arm: str, turn: int, ms: int, *, passed: bool = False, stage: str = "recall") -> Sample:
         return Sample("warm", "lancedb", arm, 10, turn, 0, stage, ms * 10**6, passed)
 
     turns = 2 * BLOCK * 20 + 1

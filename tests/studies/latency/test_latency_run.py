@@ -17,7 +17,7 @@ from lab.cli.study import conclude
 from lab.runs.request import ReplayRequest
 from lab.studies.latency import run
 from lab.studies.latency.bench import Sample
-from lab.studies.latency.request import LatencyRequest
+from lab.studies.latency.request import LatencyRequest, plan_latency
 from lab.studies.latency.run import Folder, read_cell, run_latency
 from lab.studies.latency.summary import summarise
 from lab.studies.latency.work import Measured, measure
@@ -58,8 +58,8 @@ def ran(latency_request: LatencyRequest, place: Path) -> tuple[Folder, list[Meas
         return run_latency(latency_request, place)
 
 
-def whole(samples: list[Sample], part: str) -> list[Sample]:
-    return [one for one in samples if (one.part, one.stage) == (part, "total")]
+def whole(samples: list[Sample], part: str, stage: str = "turn") -> list[Sample]:
+    return [one for one in samples if (one.part, one.stage) == (part, stage)]
 
 
 def test_run_latency_measures_every_arm_in_abba_order(
@@ -76,13 +76,16 @@ def test_run_latency_measures_every_arm_in_abba_order(
 def test_stages_add_up_and_stores_agree(ran: tuple[Folder, list[Measured]]) -> None:
     cell = ran[1][0]
     for turn in whole(cell.samples, "warm"):
-        same = [
-            one.ns
+        same = {
+            one.stage: one.ns
             for one in cell.samples
             if (one.part, one.store, one.arm, one.turn) == ("warm", turn.store, turn.arm, turn.turn)
-            and one.stage != "total"
-        ]
-        assert 0 < sum(same) <= turn.ns
+        }
+        recall, embed = same.pop("recall"), same.pop("embed", 0)
+        assert same.pop("turn") == recall + embed
+        assert 0 < sum(same.values()) <= recall
+        # A turn that the arm skips needs no vector.
+        assert (embed == 0) == turn.passed_over
     assert cell.about["agree"] == {"turns": 16, "of": 16}
 
 
@@ -104,7 +107,7 @@ def test_cold_turns_run_in_fresh_processes(ran: tuple[Folder, list[Measured]]) -
     cell = ran[1][0]
     cold = [one for one in cell.samples if one.part == "cold"]
     assert {one.arm for one in cold} == set(ARMS)
-    assert {"import", "open", "search", "total"} <= {one.stage for one in cold if one.arm == "tier_first_v1"}
+    assert {"import", "open", "search", "recall"} <= {one.stage for one in cold if one.arm == "tier_first_v1"}
     resident = [one for one in cell.about["cold"] if one["rows"] is not None]
     assert all(one["rows"] < one["first"] for one in resident)
 
@@ -122,10 +125,10 @@ def test_summary_has_no_quantiles_with_few_turns(
     latency_request: LatencyRequest, ran: tuple[Folder, list[Measured]]
 ) -> None:
     found = summarise(latency_request, *ran)
-    one = found["warm"][0]["stages"]["total"]
+    one = found["warm"][0]["stages"]["turn"]
     assert (one["n"], one["p95"], one["p99"]) == (8, None, None)
     assert one["p50"]["low"] <= one["p50"]["value"] <= one["p50"]["high"]
-    assert [one["stages"]["total"]["p50"] for one in found["cold"]] == [None, None]
+    assert [one["stages"]["recall"]["p50"] for one in found["cold"]] == [None, None]
     assert {one["baseline"] for one in found["ratios"]} == {"tier_first_v1"}
     # Four blocks of two turns are too few for an interval.
     assert [(one["blocks"], one["ratio"]) for one in found["ratios"]] == [(4, None), (4, None)]
@@ -148,7 +151,8 @@ def test_latency_tables_fit_80_columns(
     output = capsys.readouterr().out
     assert [line for line in output.splitlines() if len(line) > 80] == []
     for part in (
-        "Warm, exact",
+        "Warm, exact: a turn, ms",
+        "Warm, exact: the embedding of its prompt, ms",
         "Open loop, lancedb, 40 per second",
         "Cold:",
         "Rows waiting for compaction, over 20",
@@ -271,6 +275,34 @@ def test_run_latency_invalid_arguments_write_nothing(
     with pytest.raises(UnusableInput, match=message):
         run_latency(replace(latency_request, **changes), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("embedder", "given", "embeds"),
+    [
+        ("hashing", None, True),
+        ("hashing", False, False),
+        ("openai:m@http://127.0.0.1:9/v1", None, True),
+        ("openai:m@https://models.example/v1", None, False),
+        ("openai:m@https://models.example/v1", True, True),
+    ],
+)
+def test_plan_latency_sends_no_prompt_elsewhere_unasked(
+    latency_request: LatencyRequest, embedder: str, given: bool | None, embeds: bool
+) -> None:
+    asked = replace(latency_request, embed=given, replay=replace(latency_request.replay, embedder=embedder))
+    assert plan_latency(asked).embeds == embeds
+
+
+def test_run_latency_without_embedding_says_so(
+    latency_request: LatencyRequest, ran: tuple[Folder, list[Measured]], tmp_path: Path
+) -> None:
+    asked = replace(latency_request, embed=False, stores=("exact",), cold=0, rate=None, appends=0, turns=2)
+    found = summarise(asked, *run_latency(asked, tmp_path / "out"))
+    assert {"turn", "embed"} & found["warm"][0]["stages"].keys() == set()
+    study = study_of(found, Path("out"))
+    assert any("--embed embeds them" in note for note in study.notes)
+    assert study.parts[0].lead == "Warm, exact: its recall, ms [95 % interval]"
 
 
 def test_run_latency_without_turns_to_recall_at_says_so(latency_request: LatencyRequest, tmp_path: Path) -> None:
