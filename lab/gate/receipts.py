@@ -23,6 +23,7 @@ from lab.base.formatting import counted
 from lab.base.shape import expect, field, json_type, optional
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line, unmeasurable
 from lab.gate.policy import ACCEPT, Policy, Rule
+from lab.gate.scheduled import interference, judge_scheduled
 
 SCHEMA = "lab.receipts.audit.v1"
 # The receipt of a canary, beside its audit.
@@ -125,6 +126,7 @@ def notes(audit: Mapping[str, Any]) -> list[str]:
         _pairs(audit["pairs"], audit["recalls"]["receipts"]),
         mixed_sessions(audit),
         _reasons(audit.get("unknown_reasons", {})),
+        interference(audit),
     ]
     return [sentence for sentence in sentences if sentence]
 
@@ -300,6 +302,7 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
         # Without remarks, lines that lack receipts share one reason and are printed once.
         remark = _remark(rule, audit, where) if missing <= 0 or result.status == FAIL else None
         yield replace(result, reason=f"{result.reason} ({remark})") if remark else result
+    yield from judge_scheduled(rules, audit)
 
 
 def _few(audit: Mapping[str, Any]) -> str | None:

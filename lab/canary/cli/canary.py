@@ -115,6 +115,13 @@ def run(
         int, typer.Option("--recalls", min=1, help="Answered recalls that end the window, at least.")
     ] = 300,
     period: Annotated[str, typer.Option("--for", help="The longest window: 90s, 30m, 4h.")] = "4h",
+    schedule: Annotated[
+        int | None,
+        typer.Option(
+            "--schedule",
+            help="Run so many blocks of --for each, half of them switched in an order that is drawn. [default: one]",
+        ),
+    ] = None,
     golden: Annotated[
         str | None,
         typer.Option("--golden", help="A command that runs while switched; exit codes 0 pass, 1 fail, 3 inconclusive."),
@@ -144,6 +151,7 @@ def run(
     from lab.canary.rollout.follow import Follower, log_files
     from lab.canary.rollout.journal import State
     from lab.canary.rollout.run import Plan, require_unswitched, run_canary
+    from lab.canary.rollout.schedule import require_schedule, run_schedule
     from lab.gate.policy import read_policy
     from lab.gate.verdict import EXIT
 
@@ -168,11 +176,13 @@ def run(
     )
     if not Follower(log_files(found)).as_json():
         announce(f"{found}: does not exist yet; without receipts in it there is no verdict")
+    if schedule is not None:
+        require_schedule(plan, schedule)
     if not write:
-        return _dry_run(plan)
+        return _dry_run(plan, schedule)
     for note in change.notes:
         announce(f"warning: {note}")
-    outcome = run_canary(plan, tell=announce)
+    outcome = run_canary(plan, tell=announce) if schedule is None else run_schedule(plan, schedule, tell=announce)
     _write_page(outcome, plan.out)
     code = INTERRUPTED if outcome.interrupted and not outcome.stuck else EXIT[outcome.status]
     return changed(
@@ -204,14 +214,16 @@ def _change(config: Path, slot: str | None, selection: str | None) -> Change:
     return slot_change(config, slot) if slot is not None else selection_change(config, str(selection))
 
 
-def _dry_run(plan: Plan) -> Result:
+def _dry_run(plan: Plan, schedule: int | None) -> Result:
+    from lab.canary.rollout.schedule import steps
+
     change = plan.change
     receipt = {
         "path": list(change.path),
         "before": change.before if isinstance(change.before, str) else None,
         "after": change.after,
         "lines": change.lines(),
-        "steps": plan.steps(),
+        "steps": plan.steps() if schedule is None else steps(plan, schedule),
         "notes": list(change.notes),
     }
 

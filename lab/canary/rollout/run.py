@@ -6,6 +6,7 @@ What its verdict means for a gateway's configuration is a patch, which is never 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -70,7 +71,7 @@ class Plan:
 
     ``recalls`` and ``seconds`` end the window, whichever comes first. ``golden`` is a command that runs while the
     gateway is switched and ends with the exit codes of the lab. ``timeout`` is for a restart with its check,
-    ``golden_timeout`` for the golden check.
+    ``golden_timeout`` for the golden check. What is logged in the first ``settle`` seconds does not count.
     """
 
     change: Change
@@ -86,6 +87,7 @@ class Plan:
     golden_timeout: float = 3600.0
     keep_edits: bool = False
     guard: bool = True
+    settle: float = 0.0
 
     def steps(self) -> list[str]:
         """Return what would happen, a sentence for each step."""
@@ -257,6 +259,8 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
     except NoRestart as error:
         raise CannotMeasure(f"under the switched configuration {error}") from None
     journal = state.step(journal, WINDOW)
+    # Nothing before counts, nor what another policy left to the first recalls.
+    time.sleep(plan.settle)
     # What the gateway logged until here is not of the switched configuration: the log is followed from its end.
     log = Follower(log_files(plan.log))
     tell(f"wait: {plan.recalls} recalls, at most {duration(plan.seconds)}")
@@ -272,10 +276,10 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
     outcome.verdict = replace(judged, rollback=state.command)
     write_verdict(outcome.verdict, plan.out)
     if plan.change.path == SELECTION:
-        _require_effect(plan.change.after, window.audit)
+        require_effect(plan.change.after, window.audit)
 
 
-def _require_effect(policy: str, audit: Mapping[str, Any]) -> None:
+def require_effect(policy: str, audit: Mapping[str, Any]) -> None:
     """Raise :class:`CannotMeasure` if no receipt of the window is of the policy that was switched to."""
     used = {mode: part["count"] for mode, part in audit["selection_mode"].items() if part["count"]}
     if used and policy not in used:
