@@ -1,9 +1,10 @@
-"""What a drawn order of blocks shows: the randomisation test over every order that could have been drawn (CN-23).
+"""What a drawn order of blocks shows: the randomisation test over every order that could have been drawn (CN-22).
 
 Half of the blocks of time were switched, and which half was drawn. If switching changed nothing, every other order
-would have given the same values, so the observed difference is compared with those of all orders. Nothing is assumed of the
-values: neither independence, nor a distribution, nor that time changes nothing (Fisher, *The design of experiments*,
-1935; Ernst, Statistical Science 19, 2004). The interval has every constant difference that the test does not reject.
+would have given the same values, so the observed difference is compared with those of all orders. Nothing is assumed of
+the values: neither independence, nor a distribution, nor that time changes nothing (Fisher, *The design of
+experiments*, 1935; Ernst, Statistical Science 19, 2004). The interval has every constant difference that the test does
+not reject.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compare the blocks of a canary whose order was drawn (CN-23): a rule fails if switching is shown to make it worse."""
+"""Compare the blocks of a canary whose order was drawn (CN-22): a rule fails if switching is shown to make it worse."""
 
 from __future__ import annotations
 

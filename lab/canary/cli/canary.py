@@ -265,7 +265,7 @@ def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
             emit(f"  lab canary apply {plan.out} --config {plan.change.config}")
         audited = verdict.audit or {"receipts": 0, "answered": 0}
         emit_folded(f"{counted(audited['receipts'], 'receipt')}, {audited['answered']} with an answer")
-        if not outcome.complete:
+        if not outcome.complete and not outcome.problem:
             emit_folded(f"The window of {duration(plan.seconds)} ended before {plan.recalls} recalls were answered.")
         for status, reason in by_reason(gravest_first(verdict.lines)):
             if status != "pass":

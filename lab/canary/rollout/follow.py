@@ -411,12 +411,12 @@ def watch(
     log: Follower,
     out: Path,
     *,
-    recalls: int,
+    recalls: int | None,
     seconds: float,
     tell: Announce = silent,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Window:
-    """Wait until the log has so many answered recalls, or for so many seconds; return the audit of what it got.
+    """Wait until the log has so many answered recalls, if any, or for so many seconds; return the audit of it.
 
     The engine's lines are kept in ``receipts.log`` in ``out``, readable by the owner alone.
     """
@@ -435,11 +435,13 @@ def watch(
                     result = audit([str(kept)])
                     answered, is_new = int(result["recalls"]["answered"]), False
                     due = time.monotonic() + 10 * (time.monotonic() - now)
-                    if is_over or answered >= recalls:
-                        return Window(result, answered >= recalls, now - begun)
+                    is_full = recalls is not None and answered >= recalls
+                    if is_over or is_full:
+                        return Window(result, is_full or recalls is None, now - begun)
                 if answered >= reported + SAY_RECALLS or now - said >= SAY_EVERY:
                     reported, said = answered, now
-                    tell(f"{answered} of {recalls} recalls, {duration(max(seconds - (now - begun), 0.0))} left")
+                    of = f" of {recalls}" if recalls is not None else ""
+                    tell(f"{answered}{of} recalls, {duration(max(seconds - (now - begun), 0.0))} left")
                 sleep(min(PAUSE, max(seconds - (now - begun), 0.0)))
     except OSError as error:
         raise cannot_write(kept, error) from error

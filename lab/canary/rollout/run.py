@@ -69,9 +69,9 @@ _LEFT_OUT = ("lab", "embedding", "dbPath", "tableName")
 class Plan:
     """What a canary shall do: the change, the commands of the operator, the window and the policy.
 
-    ``recalls`` and ``seconds`` end the window, whichever comes first. ``golden`` is a command that runs while the
-    gateway is switched and ends with the exit codes of the lab. ``timeout`` is for a restart with its check,
-    ``golden_timeout`` for the golden check. What is logged in the first ``settle`` seconds does not count.
+    ``recalls`` and ``seconds`` end the window, whichever comes first; None is no number. ``golden`` is a command that
+    runs while the gateway is switched and ends with the exit codes of the lab. ``timeout`` is for a restart with its
+    check, ``golden_timeout`` for the golden check. What is logged in the first ``settle`` seconds does not count.
     """
 
     change: Change
@@ -81,7 +81,7 @@ class Plan:
     out: Path
     check: str | None = None
     golden: str | None = None
-    recalls: int = 300
+    recalls: int | None = 300
     seconds: float = 4 * 3600.0
     timeout: float = 600.0
     golden_timeout: float = 3600.0
@@ -263,7 +263,7 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
     time.sleep(plan.settle)
     # What the gateway logged until here is not of the switched configuration: the log is followed from its end.
     log = Follower(log_files(plan.log))
-    tell(f"wait: {plan.recalls} recalls, at most {duration(plan.seconds)}")
+    tell(f"wait: {f'{plan.recalls} recalls, at most ' if plan.recalls else ''}{duration(plan.seconds)}")
     window = watch(log, plan.out, recalls=plan.recalls, seconds=plan.seconds, tell=tell)
     outcome.complete = window.complete
     state.step(journal, JUDGE)

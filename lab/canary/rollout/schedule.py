@@ -1,4 +1,4 @@
-"""Run a canary in blocks of time whose order was drawn, so that chance alone tells both policies apart (CN-23).
+"""Run a canary in blocks of time whose order was drawn, so that chance alone tells both policies apart (CN-22).
 
 Half of the blocks are switched, each by a canary of its own with its journal, its guard and its rollback; before the
 others the gateway is restarted as well, and nothing is written. The order follows from a seed that is written to
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -178,7 +177,7 @@ def _block(plan: Plan, switched: bool, tell: Announce) -> Outcome:
     settle = plan.seconds * WASH_OUT
     if switched:
         # Only the time ends a block: a number of recalls would depend on what the policy does.
-        return run_canary(replace(plan, recalls=sys.maxsize, seconds=plan.seconds - settle, settle=settle), tell=tell)
+        return run_canary(replace(plan, recalls=None, seconds=plan.seconds - settle, settle=settle), tell=tell)
     outcome, state = Outcome(now()), State(plan.change.config)
     plan.out.mkdir(parents=True, exist_ok=True)
     try:
@@ -190,7 +189,7 @@ def _block(plan: Plan, switched: bool, tell: Announce) -> Outcome:
                 time.sleep(settle)
                 log = Follower(log_files(plan.log))
                 tell(f"wait: {duration(plan.seconds - settle)}")
-                window = watch(log, plan.out, recalls=sys.maxsize, seconds=plan.seconds - settle, tell=tell)
+                window = watch(log, plan.out, recalls=None, seconds=plan.seconds - settle, tell=tell)
                 before = plan.change.before
                 require_effect(DEFAULT_SELECTION if before is MISSING else str(before), window.audit)
                 write_atomically(plan.out / AUDIT, dump_json(window.audit))
