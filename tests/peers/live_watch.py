@@ -57,10 +57,14 @@ ASKED = (
 
 
 class Stubs:
-    """A model that acknowledges what was said, and embeddings by words; ``fault`` breaks the embeddings."""
+    """A model that acknowledges what was said, and embeddings by words.
+
+    ``fault`` breaks the embeddings, ``delay`` makes them late by so many seconds.
+    """
 
     def __init__(self, port: int) -> None:
         self.fault: str | None = None
+        self.delay = 0.0
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -78,6 +82,7 @@ class Stubs:
             def do_POST(self) -> None:
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
                 if self.path.endswith("/embeddings"):
+                    time.sleep(stubs.delay)
                     if stubs.fault == "down":
                         return self._send(503, b'{"error": {"message": "down"}}')
                     size = 8 if stubs.fault == "dimensions" else DIMENSIONS

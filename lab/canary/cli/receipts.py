@@ -81,6 +81,10 @@ def audit(
         datetime | None,
         typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], callback=in_utc, help="Leave out lines before (UTC)."),
     ] = None,
+    home: Annotated[
+        Path | None,
+        typer.Option(help="The host's folder, such as ~/.openclaw: bounds of what recalls took come from its turns."),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a line is damaged.")] = False,
     listed: Annotated[int, typer.Option(min=0, help="Number of damaged lines to list; all are counted.")] = SHOWN,
 ) -> Result:
@@ -91,6 +95,7 @@ def audit(
     from lab.base.files import dump_json, write_atomically
     from lab.canary.audit.audit import audit as read_logs
     from lab.canary.audit.audit import require_replaceable
+    from lab.canary.audit.waits import waits
     from lab.gate.receipts import nothing_found, unreadable
 
     if out is not None:
@@ -98,6 +103,8 @@ def audit(
     result = read_logs(logs, listed=listed, tell=announce, since=since)
     if reason := unreadable(result):
         raise UnusableInput(reason)
+    if home is not None:
+        result["latency"] = waits(logs, home, since)
     if out is not None:
         write_atomically(out, dump_json(result))
     empty, damaged = nothing_found(result), result["damage"]["lines"]
@@ -224,6 +231,8 @@ def _show(result: dict[str, Any], out: Path | None) -> None:
         emit_folded(f"{title}: " + _counts({name: part["count"] for name, part in result[key].items()}))
     for note in notes(result):
         emit_folded(f"note: {note}")
+    if "latency" in result:
+        emit_folded(f"latency: {_latency(result['latency'])}")
     emit_folded("damaged lines: " + _counts(damage["by_kind"]))
     for line in damage["listed"]:
         emit(f"damaged: {line['file']}:{line['line']}: {line['what']}")
@@ -231,6 +240,21 @@ def _show(result: dict[str, Any], out: Path | None) -> None:
         emit(f"… and {damage['lines'] - len(damage['listed'])} more (--listed N lists N)")
     if out is not None:
         emit(f"written: {out}")
+
+
+def _latency(found: dict[str, Any]) -> str:
+    """Return the bounds of what recalls took, in words."""
+    words = []
+    for name in ("p50", "p95", "p99"):
+        low, high = (found[name][side] for side in ("low", "high"))
+        if high is None:
+            words.append(f"{name} n too small")
+        else:
+            words.append(f"{name} between {low['value'] if low else 0:.0f} and {high['value']:.0f} ms")
+    skipped = counted(found["skipped"], "skipped recall")
+    own = f"{skipped} show {found['host_ms']:g} ms of the host's own" if found["host_ms"] is not None else skipped
+    left = f"; {found['without']} are in no recorded turn" if found["without"] else ""
+    return f"{', '.join(words)} (over {counted(found['recalls'], 'recall')}; {own}{left})"
 
 
 def _at(result: dict[str, Any], path: str) -> Any:

@@ -19,6 +19,7 @@ from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, read_json, write_atomically
 from lab.base.formatting import Announce, duration, silent
 from lab.base.shape import to_json
+from lab.canary.audit.waits import waits
 from lab.canary.rollout.change import (
     DEFAULT_SELECTION,
     HOST_MEMORY,
@@ -29,7 +30,7 @@ from lab.canary.rollout.change import (
     resolved_host,
 )
 from lab.canary.rollout.commands import NoRestart, raised, restart_gateway, run_command, undisturbed, unfailing
-from lab.canary.rollout.follow import Follower, log_files, watch
+from lab.canary.rollout.follow import KEPT_LINES, Follower, log_files, watch
 from lab.canary.rollout.guard import NoGuard, guarded
 from lab.canary.rollout.journal import (
     GUARD_LOG,
@@ -270,13 +271,24 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
     if plan.golden:
         tell(f"golden check: {plan.golden}")
         outcome.golden = _golden(plan, outcome)
-    write_atomically(plan.out / AUDIT, dump_json(window.audit))
+    audit = _timed(window.audit, plan, state, outcome)
+    write_atomically(plan.out / AUDIT, dump_json(audit))
     # Until it is rolled back, the switch that was made is what there is to undo.
-    judged = judge(plan.policy, audit=window.audit, audit_file=plan.out / AUDIT)
+    judged = judge(plan.policy, audit=audit, audit_file=plan.out / AUDIT)
     outcome.verdict = replace(judged, rollback=state.command)
     write_verdict(outcome.verdict, plan.out)
     if plan.change.path == SELECTION:
         require_effect(plan.change.after, window.audit)
+
+
+def _timed(audit: dict[str, Any], plan: Plan, state: State, outcome: Outcome) -> dict[str, Any]:
+    """Return the audit of the window with bounds of what recalls took, if the host recorded its turns."""
+    try:
+        found = waits([str(plan.out / KEPT_LINES)], state.config.parent)
+    except LabError as error:
+        outcome.notes.append(f"what the recalls took is unknown: {error}")
+        return audit
+    return audit | {"latency": found} if found["recalls"] else audit
 
 
 def require_effect(policy: str, audit: Mapping[str, Any]) -> None:
