@@ -34,12 +34,16 @@ FAULT_OF = {"provider_unavailable": "embedder_down", "embedding_input_too_long":
 
 
 class Logged(NamedTuple):
-    """A recall receipt: its time in epoch ms, the session that its line names, if any, and where it stands."""
+    """A recall receipt: its time in epoch ms, the session that its line names, if any, and where it stands.
+
+    ``blocks`` counts the blocks that the turn got: two if the host called the engine twice (E-23).
+    """
 
     time_ms: int
     session: str | None
     where: str
     receipt: Mapping[str, Any]
+    blocks: int = 1
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -86,11 +90,13 @@ def read_log(files: Iterable[Path]) -> Log:
                     last = entry.time
                 last = max(last, entry.time or last)
                 try:
-                    recall = _recall(entry, pairs, where)
+                    recall, is_second = _recall(entry, pairs, where)
                 except Damaged:
                     damaged += 1
                     continue
-                if recall is not None and entry.time is None:
+                if recall is not None and is_second:
+                    _inject_again(log.recalls, recall)
+                elif recall is not None and entry.time is None:
                     untimed += 1
                 elif recall is not None:
                     log.recalls.append(recall)
@@ -115,17 +121,25 @@ def read_log(files: Iterable[Path]) -> Log:
     return log
 
 
-def _recall(entry: LogLine, pairs: Pairs, where: str) -> Logged | None:
-    """Return the recall of a line; None for another line, and for the second receipt of a turn."""
+def _recall(entry: LogLine, pairs: Pairs, where: str) -> tuple[Logged | None, bool]:
+    """Return the recall of a line, None for another line; and whether it is the second of a turn."""
     if entry.name == CAPTURE:
         pairs.end_turn(entry)
     if entry.name != RECALL:
-        return None
+        return None, False
     receipt = payload(entry)
     check_recall(with_known_reasons(receipt))
-    if pairs.is_second(entry, receipt["injectedCount"]):
-        return None
-    return Logged(round(1000 * (entry.time or 0)), entry.session, where, receipt)
+    is_second = pairs.is_second(entry, receipt["injectedCount"])
+    return Logged(round(1000 * (entry.time or 0)), entry.session, where, receipt), is_second
+
+
+def _inject_again(recalls: list[Logged], second: Logged) -> None:
+    """Count the block of a second receipt to its turn, which has the last receipt of the session."""
+    for at in reversed(range(len(recalls))):
+        if recalls[at].session == second.session:
+            if second.receipt["injectedCount"]:
+                recalls[at] = recalls[at]._replace(blocks=recalls[at].blocks + 1)
+            return
 
 
 def since_last_change(log: Log) -> tuple[list[Logged], str | None]:

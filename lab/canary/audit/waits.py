@@ -1,4 +1,4 @@
-"""Bounds of what the automatic recalls of a live engine took, because no receipt holds a duration (CN-23).
+"""Bounds of what the automatic recalls of a live engine took, because no receipt holds a duration (CN-24).
 
 A host records every turn in a *trajectory*: in its database since OpenClaw 2026.9, in files beside the transcripts
 before. The event ``trace.metadata`` is before the hook in which the engine recalls, ``context.compiled`` after it. So a

@@ -13,6 +13,7 @@ from lab.cli.output import announce, emit, emit_folded, emit_next, emit_table
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
+    from lab.canary.agree.prompt import PromptCost
     from lab.canary.rollout.shadow import Shadow
     from lab.compare.statistics import Estimate
 
@@ -41,6 +42,10 @@ def shadow(
     store: Annotated[
         Path | None, typer.Option(help="The LanceDB folder. [default: dbPath of the configuration]")
     ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The prices of your model provider, TOML or JSON, for what the blocks cost."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the snapshot, the runs and shadow.json.")] = Path(
         "reports/shadow"
     ),
@@ -54,6 +59,7 @@ def shadow(
     codes: 0 done, 3 the lab's blocks differ from the injected ones or nothing is logged, 2 unusable input, 4 a replay
     failed.
     """
+    from lab.canary.agree.prompt import read_prices
     from lab.canary.rollout.shadow import shadow as made
     from lab.cli.baseline import today
     from lab.host.home import look
@@ -64,6 +70,7 @@ def shadow(
         out,
         embedder=embedder,
         date=today(),
+        prices=read_prices(prices) if prices is not None else None,
         jobs=jobs,
         announce=each_once(announce),
     )
@@ -100,13 +107,15 @@ def _show(found: Shadow, out: Path) -> None:
     emit()
     emit_folded(f"{len(found.turns)} of {proof.recalls} blocks would change.")
     rows = [
-        ["blocks that change", *_cells(found.changed, percent=True)],
+        ["blocks that change", *_cells(found.changed, "{:.1%}")],
         ["memories that come in", *_cells(found.comes)],
         ["memories that go out", *_cells(found.goes)],
         ["share of must memories, change", *_cells(found.must)],
         *([f"{one.measure}, change", *_cells(one.estimate)] for one in found.differences),
     ]
     emit_table(["per recall", "mean", "95 % interval by session"], rows)
+    if found.prompt is not None:
+        _show_prompt(found.prompt)
     emit()
     emit_folded("Only a judge can say whether the incoming memories are relevant.")
     if found.pool is not None:
@@ -116,10 +125,49 @@ def _show(found: Shadow, out: Path) -> None:
     emit_next("All of it in a browser.", f"lab view {found.run.path}")
 
 
-def _cells(estimate: Estimate | None, *, percent: bool = False) -> list[str]:
+def _show_prompt(cost: PromptCost) -> None:
+    from lab.canary.agree.prompt import BEFORE
+
+    emit()
+    heading = ["blocks", "where they stand", "prefix kept", "tokens", "cached"]
+    price = f"{cost.prices.currency} per 1,000" if cost.prices else None
+    rows = [
+        [
+            row.configuration,
+            row.place.replace("_", " ") if row.place != row.configuration else "–",
+            f"{row.kept.mean:.1%}" if row.kept else "–",
+            *(f"{one.mean:,.0f}" if one else "–" for one in (row.prompt, row.cached)),
+            *([f"{row.price.mean:,.2f}"] if row.price else []),
+        ]
+        for row in cost.rows
+    ]
+    emit_table([*heading, *([price] if price else [])], rows)
+    fixed = f"{cost.fixed:,} tokens of tools and system prompt" if cost.fixed else "no tools and no system prompt"
+    emit_folded(
+        f"Means of {cost.turns:,} turns, in the lab's estimate of tokens, with {fixed} in each of "
+        f"{cost.calls:,} prompts"
+        + ("." if cost.fixed else ": the usage fields of the sessions do not give their length.")
+    )
+    emit()
+    emit_table(
+        [f"change, {BEFORE.replace('_', ' ')}", "mean", "95 % interval by session"],
+        [
+            ["prefix kept", *_cells(cost.change.kept, "{:+.2%}")],
+            ["tokens", *_cells(cost.change.prompt)],
+            ["cached tokens", *_cells(cost.change.cached)],
+            *([[f"{cost.prices.currency} per 1,000 turns", *_cells(cost.change.price)]] if cost.prices else []),
+        ],
+    )
+    seen = cost.calls - cost.without_usage
+    emit_folded(
+        f"What the provider reported for {seen:,} of these calls: {cost.reported.prompt:,} tokens, of which "
+        f"{cost.reported.cache_read:,} were read from its cache and {cost.reported.cache_write:,} written to it."
+    )
+
+
+def _cells(estimate: Estimate | None, form: str = "{:+.3f}") -> list[str]:
     if estimate is None:
         return ["–", "–"]
-    form = "{:.1%}" if percent else "{:+.3f}"
     interval = "too few sessions"
     if estimate.low is not None and estimate.high is not None:
         interval = f"{form.format(estimate.low)} … {form.format(estimate.high)}"

@@ -21,6 +21,7 @@ from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import Announce, counted, silent
 from lab.canary.agree.history import created_in, deleted_rows, seen_late, write_store
 from lab.canary.agree.logged import FAULT_OF, Logged, difference, placed, read_log, since_last_change, untangled
+from lab.canary.agree.prompt import Prices, PromptCost, prompt_cost
 from lab.canary.rollout.follow import log_files
 from lab.compare.paired import Difference, compare_arms
 from lab.compare.statistics import Estimate, clustered
@@ -115,6 +116,7 @@ class Shadow:
     must: Estimate | None = None
     differences: tuple[Difference, ...] = ()
     pool: Path | None = None
+    prompt: PromptCost | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values, without texts of memories."""
@@ -134,12 +136,21 @@ class Shadow:
                 **{name: one._asdict() if one else None for name, one in estimates.items()},
                 "measures": {one.measure: one.as_json() for one in self.differences},
                 "turns": [one._asdict() for one in self.turns],
+                "prompt": self.prompt.as_json() if self.prompt else None,
             }
         return found
 
 
 def shadow(
-    home: Home, candidate: Path, out: Path, *, embedder: str, date: str, jobs: int = 1, announce: Announce = silent
+    home: Home,
+    candidate: Path,
+    out: Path,
+    *,
+    embedder: str,
+    date: str,
+    prices: Prices | None = None,
+    jobs: int = 1,
+    announce: Announce = silent,
 ) -> Shadow:
     """Replay the logged recalls of a home under its own configuration and, if that proves itself, under another.
 
@@ -213,6 +224,9 @@ def shadow(
         write_atomically(file, text, private=True)
         both = replace(request, arms=(*request.arms, f"{CANDIDATE}={file}"), faults=faults)
         result = _compared(result, both, out, name, made, jobs, announce)
+        if result.run is not None:
+            cost = prompt_cost(taken.path, result.run, made, (PRESENT, CANDIDATE), prices)
+            result = replace(result, prompt=cost)
     write_atomically(out / RECEIPT, dump_json(result.as_json()), private=True)
     return result
 

@@ -9,9 +9,12 @@ Transcripts may be damaged, because hosts crash while writing them. Unreadable p
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import counted
@@ -20,8 +23,18 @@ from lab.recordings.host_prompts import suspects
 from lab.recordings.inventory import Gathered, Inventory, passed_over, stocked
 from lab.recordings.model import Recording
 from lab.recordings.openclaw.database import StoredArchive, read_database
+from lab.recordings.openclaw.entries import Entry, Transcript, active_branch
 from lab.recordings.openclaw.folders import Archive, Copy, Location, Session, distinct, find, origin_in, stem_of
-from lab.recordings.openclaw.transcript import load_data, read_data, read_transcript, session_of, united
+from lab.recordings.openclaw.transcript import (
+    conversation_of,
+    load_data,
+    load_file,
+    read_data,
+    read_transcript,
+    session_name,
+    session_of,
+    united,
+)
 from lab.recordings.origins import GROUP, PERSON, UNKNOWN_ORIGIN
 
 ARCHIVED = "openclaw-archived"
@@ -88,6 +101,37 @@ def gather_all(path: Path) -> Gathered:
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     """Read one file; see :func:`gather`."""
     return [(recording, GoldenSet(notes=recording.notes)) for recording in gather(path).recordings]
+
+
+class Branch(NamedTuple):
+    """The entries of a session's active branch: its conversation, and the version of its format (0: unknown)."""
+
+    conversation: str
+    version: int
+    entries: list[Entry]
+
+
+def read_branches(path: Path) -> Iterator[Branch]:
+    """Yield the active branch of every session at a path with all its entries, also those that are not turns.
+
+    Copies of a session are yielded each; archives and unreadable files are not.
+    """
+    for location in find(path).locations:
+        for database in location.databases:
+            for stored in read_database(database).sessions:
+                yield Branch(conversation_of(stored.session), _version(stored.transcript), stored.branch)
+        for file in location.transcripts:
+            with suppress(UnusableInput):
+                transcript = load_file(file).transcript
+                header, *entries = transcript.entries or [Entry(0, "", {}, "")]
+                name = session_name(file, header.value)
+                yield Branch(conversation_of(name), _version(transcript), active_branch(entries)[0])
+
+
+def _version(transcript: Transcript) -> int:
+    versions = (entry.value.get("version") for entry in transcript.entries if entry.value["type"] == "session")
+    version = next(versions, 0)
+    return version if isinstance(version, int) else 0
 
 
 def _read_location(location: Location, reading: _Reading, archived: bool) -> None:

@@ -428,7 +428,7 @@ def read_data(data: bytes, path: Path, indexed: Named = lambda _: UNKNOWN_ORIGIN
     version = header.value.get("version", 1)
     if version not in VERSIONS or isinstance(version, bool):
         raise UnusableInput(f"{path}:{header.line}: version {version!r} is none of {', '.join(map(str, VERSIONS))}")
-    name = _conversation(path, header.value)
+    name = session_name(path, header.value)
     session = session_of(name, transcript, active_branch(entries), (), is_file=True, origin=indexed(name))
     if not session.messages:
         raise UnusableInput(
@@ -454,7 +454,7 @@ def session_of(
     false for the events of a database, and None if ``extra_notes`` has the notes on spoilt lines.
     """
     branch, lost = active
-    conversation = re.sub(r"[/#]", "_", name.strip()) or "session"
+    conversation = conversation_of(name)
     walker = Branch(conversation)
     on_branch = {entry.line for entry in branch}
     entries = [entry for entry in transcript.entries if entry.value["type"] != "session"]
@@ -496,6 +496,11 @@ def session_of(
     )
 
 
+def conversation_of(name: str) -> str:
+    """Return the conversation of a session with this id."""
+    return re.sub(r"[/#]", "_", name.strip()) or "session"
+
+
 def united(sessions: Sequence[Session]) -> Session | None:
     """Return copies of a session, the newest last, as one session with the entries of all; None if the last has all."""
     copies = [session.load() for session in sessions]
@@ -524,7 +529,7 @@ def united(sessions: Sequence[Session]) -> Session | None:
     )
 
 
-def _conversation(path: Path, header: dict[str, Any]) -> str:
+def session_name(path: Path, header: dict[str, Any]) -> str:
     """Return the session's id, or the file's stem if the file holds a single topic or the id is not a valid name."""
     identity = header.get("id")
     stem = path.name.partition(".jsonl")[0]

@@ -73,8 +73,11 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_present_blocks_equal_the_injected_ones_before_a_candidate_is_told(
     lab: Lab, home: Path, endpoint: str, tmp_path: Path
 ) -> None:
+    prices = {"currency": "EUR", "input": 2, "cached": 0.2, "write": 2.5, "output": 8}
+    (tmp_path / "prices.json").write_text(json.dumps(prices), "utf-8")
     before = files(home)
     words = ("canary", "shadow", "openclaw", "--candidate", "new.json", "--embedder", endpoint, "--out", "out")
+    words += ("--prices", "prices.json")
     done = lab(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(
@@ -88,6 +91,20 @@ def test_present_blocks_equal_the_injected_ones_before_a_candidate_is_told(
     changed = [turn for turn in found["candidate"]["turns"] if turn["comes"] or turn["goes"]]
     assert 0 < len(changed) <= len(found["candidate"]["turns"]) < 19
     assert found["candidate"]["changed"]["mean"] == len(found["candidate"]["turns"]) / 19
+    # The host's stub counted every prompt as 100 tokens, so the length of tools and system prompt is unknown.
+    cost = found["candidate"]["prompt"]
+    assert (cost["turns"], cost["fixed_tokens"]) == (19, None)
+    assert cost["reported"] == {
+        "input": 100 * cost["calls"],
+        "cache_read": 0,
+        "cache_write": 0,
+        "output": 20 * cost["calls"],
+        "calls": cost["calls"],
+    }
+    kept = {(row["configuration"], row["place"]): row["kept"]["mean"] for row in cost["rows"]}
+    assert kept["none", "none"] > kept["present", "end"] > kept["present", "before_message"] > 0
+    assert kept["present", "before_message"] > kept["present", "system_prompt"]
+    assert "EUR per 1,000" in done.stdout
     # No text of a memory or a prompt is in the receipt.
     assert "cactus" not in (tmp_path / "out" / "shadow.json").read_text("utf-8")
     # What came out is an ordinary run with a pool, and a second call goes on from it.

@@ -1,0 +1,493 @@
+"""What an injected block does to the provider's prompt cache, in tokens and in money (CN-23).
+
+A host sends its tools and system prompt, the messages of the session, and the block before the text of the last user's
+message. It stores that message without the block, so the next turn sends it without: of the prompt before, a cache can
+reuse only what precedes the block. The same requests are also computed with the block in other places, and without any.
+
+Tokens are those of the lab's estimate (E-62), a message at a time. The length of tools and system prompt is what the
+usage fields of the sessions leave over; it is unknown if they do not give it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json, read_toml
+from lab.base.regex import regex
+from lab.base.shape import json_type, text_in, with_keys
+from lab.base.token_estimate import tokens
+from lab.canary.agree.logged import Logged
+from lab.compare.statistics import Estimate, clustered
+from lab.recordings.openclaw import read_branches
+from lab.recordings.openclaw.entries import Entry, text_of, time_of
+from lab.recordings.openclaw.transcript import HOST_MODEL
+from lab.runs.directory import RunDirectory
+
+# Where a block stands: before the text of the user's message as the engine's does, behind all messages, or at the end
+# of the system prompt. Nothing of it is kept in the messages of later turns.
+NONE, BEFORE, END, SYSTEM = "none", "before_message", "end", "system_prompt"
+PLACES = (BEFORE, END, SYSTEM)
+# What a provider's cache reads: any start of an earlier prompt, or only what ended where the host set a mark. OpenClaw
+# marks the end of the system prompt, the last user's message, and the last result of a tool behind it.
+PREFIX, MARKED = "prefix", "marked"
+# Estimated tokens of a message of the host's own that stands last in every request, by version of the session's format:
+# on 2026.9.6, with no task running.
+_TRAILING = {4: 88}
+_STAMPED = regex(r"\[\w{3} \d{4}-\d{2}-\d{2} \d{2}:\d{2}")
+_FAILED = ("error", "aborted")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of a million tokens in ``currency``, and how the provider's cache works.
+
+    ``cached`` is the price of tokens read from the cache, ``write`` of those written to one that is MARKED. It holds
+    at least ``least`` tokens, in steps of ``step``, until it was not used for ``minutes`` (None: for ever).
+    """
+
+    currency: str
+    input: float
+    cached: float
+    write: float
+    output: float
+    cache: str = PREFIX
+    least: int = 1024
+    step: int = 128
+    minutes: float | None = None
+
+    def of(self, turn: Turn) -> float:
+        """Return the price of a turn."""
+        fresh = turn.prompt - turn.cached - turn.written
+        parts = (fresh, self.input), (turn.cached, self.cached), (turn.written, self.write), (turn.output, self.output)
+        return math.fsum(count * price for count, price in parts) / 1e6
+
+
+# The cache that is assumed where no prices are given.
+_UNPRICED = Prices("", 0.0, 0.0, 0.0, 0.0)
+
+
+def read_prices(path: Path) -> Prices:
+    """Return the prices in a file of JSON or TOML; raise :class:`UnusableInput` with file and key if one is wrong."""
+    names = [field.name for field in fields(Prices)]
+    value = with_keys(read_toml(path) if path.suffix == ".toml" else read_json(path, once=True), names, str(path))
+    for name in names[:5]:
+        if name not in value:
+            raise UnusableInput(f"{path}: has no {name}; it needs {', '.join(names[:5])}")
+    text_in(value, "currency", str(path))
+    if value.get("cache", PREFIX) not in (PREFIX, MARKED):
+        raise UnusableInput(f"{path}: cache: expected {PREFIX!r} or {MARKED!r}, found {value['cache']!r}")
+    for name in (name for name in names if name not in ("currency", "cache") and name in value):
+        whole, least = name in ("least", "step"), 1 if name == "step" else 0
+        number = value[name]
+        if isinstance(number, bool) or not isinstance(number, int if whole else int | float):
+            kind = "a whole number" if whole else "a number"
+            raise UnusableInput(f"{path}: {name}: expected {kind}, found {json_type(number)}")
+        if not math.isfinite(number) or number < least:
+            raise UnusableInput(f"{path}: {name}: expected {least} or more, found {number}")
+    # A cache with marks has no steps.
+    step = {"step": 1} if value.get("cache") == MARKED else {}
+    return Prices(**{**step, **value})
+
+
+class Message(NamedTuple):
+    """A message of a request: its role, and its text with the names and arguments of the tools that it calls."""
+
+    role: str
+    text: str
+
+
+class Usage(NamedTuple):
+    """The tokens that a provider counted for one call, as the host stores them: its prompt is the first three."""
+
+    input: int
+    cache_read: int
+    cache_write: int
+    output: int
+
+    @property
+    def prompt(self) -> int:
+        """All tokens of the prompt."""
+        return self.input + self.cache_read + self.cache_write
+
+
+class Call(NamedTuple):
+    """A call of the model: what it was sent of the session, without the block, and what it answered.
+
+    ``user`` is the id of the last user's message, which is ``messages[at]``. ``messages`` is a list that grows with the
+    next call. ``session`` counts resets, ``part`` also compactions, each of which begins the messages anew. ``usage``
+    is None if the host stores no usable one.
+    """
+
+    session: int
+    part: int
+    user: str
+    at: int
+    messages: Sequence[Message]
+    time_ms: int | None
+    usage: Usage | None
+    output: int
+
+
+def calls_of(entries: Iterable[Entry]) -> Iterator[Call]:
+    """Yield the calls of the model in the active branch of a session, in order."""
+    messages: list[Message] = []
+    places: dict[str, int] = {}
+    user, at, session, part = None, 0, 0, 0
+    for entry in entries:
+        kind = entry.value["type"]
+        if kind == "reset":
+            messages, places, user, session, part = [], {}, None, session + 1, part + 1
+        elif kind == "compaction":
+            first = places.get(str(entry.value.get("firstKeptEntryId")), len(messages))
+            summary, moved = entry.value.get("summary"), first - 1
+            messages = [Message("user", summary if isinstance(summary, str) else ""), *messages[first:]]
+            places = {name: place - moved for name, place in places.items() if place > moved}
+            at, part = max(at - moved, 0), part + 1
+        elif kind in ("branch_summary", "custom_message"):
+            messages.append(Message("user", text_of(entry.value.get("content") or entry.value.get("summary"))))
+        message = entry.value.get("message") if kind == "message" else None
+        if not isinstance(message, dict):
+            continue
+        role, text = message.get("role"), text_of(message.get("content"))
+        places[entry.id] = len(messages)
+        if role == "user":
+            user, at = entry.id, len(messages)
+            messages.append(Message("user", _stamped(text, entry, message)))
+        elif role == "toolResult":
+            messages.append(Message("tool", text))
+        elif role == "assistant":
+            answer = Message("assistant", text + _tool_calls(message.get("content")))
+            if user is not None and message.get("model") != HOST_MODEL:
+                usage = usage_of(message)
+                output = usage.output if usage else tokens(answer.text)
+                yield Call(session, part, user, at, messages, time_of(entry), usage, output)
+            if message.get("stopReason") not in _FAILED:
+                messages.append(answer)
+
+
+def _stamped(text: str, entry: Entry, message: Mapping[str, Any]) -> str:
+    """Return a user's message as the host sends it: behind its time, unless it has one. The zone is taken for UTC."""
+    time = message.get("timestamp")
+    time_ms = time if isinstance(time, int) and not isinstance(time, bool) else time_of(entry)
+    if time_ms is None or _STAMPED.match(text):
+        return text
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):[%a %Y-%m-%d %H:%M UTC]} {text}"
+
+
+def stamp_of(text: str) -> str:
+    """Return the time that a message begins with, behind which the block stands; "" if there is none."""
+    return text[: text.find("] ") + 2] if _STAMPED.match(text) else ""
+
+
+def _tool_calls(content: object) -> str:
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return "".join(
+        f"{part.get('name')}{json.dumps(part.get('arguments'), ensure_ascii=False, separators=(',', ':'))}"
+        for part in parts
+        if part.get("type") == "toolCall"
+    )
+
+
+def usage_of(message: Mapping[str, Any]) -> Usage | None:
+    """Return the usage fields of an assistant's message; None if one is missing or no count, or if all are 0."""
+    given = message.get("usage")
+    if not isinstance(given, Mapping):
+        return None
+    counts = []
+    for name in ("input", "cacheRead", "cacheWrite", "output"):
+        count = given.get(name)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            return None
+        counts.append(count)
+    usage = Usage(*counts)
+    return usage if usage.prompt else None
+
+
+class Block(NamedTuple):
+    """The block of a turn: its digest, its tokens, and those at its start that equal the block of the turn before."""
+
+    digest: str
+    tokens: int
+    start: int
+
+
+NO_BLOCK = Block("", 0, 0)
+
+
+class Sent(NamedTuple):
+    """What was sent at a call without block, in tokens: up to the text of the last user's message, and in all.
+
+    ``usage`` is what the provider counted, if the host stores it; the other fields are those of :class:`Call`.
+    """
+
+    session: int
+    part: int
+    user: str
+    before: int
+    end: int
+    time_ms: int | None
+    usage: Usage | None
+    output: int
+
+
+class Turn(NamedTuple):
+    """The calls of one turn together, in tokens, and the share of the first prompt that equals the one before it."""
+
+    kept: float | None
+    prompt: int
+    cached: int
+    written: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The means of a configuration's turns, with intervals by session, if its blocks stand at ``place``.
+
+    ``kept`` is the share of a turn's first prompt that equals the start of the prompt sent before in the session; the
+    others are sums over the calls of a turn. ``price`` is that of 1,000 turns, None without prices. ``kept`` is None if
+    no turn has one before it in its session.
+    """
+
+    configuration: str
+    place: str
+    kept: Estimate | None
+    prompt: Estimate | None
+    cached: Estimate | None
+    written: Estimate | None
+    price: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCost:
+    """What blocks cost in ``turns`` with ``calls`` of the model.
+
+    ``fixed`` are the tokens of tools and system prompt, None if unknown. ``reported`` sums the usage fields of the
+    calls that have them, under the present configuration; ``without_usage`` calls have none. ``change`` is the
+    candidate's means minus the present ones, with the block where the engine puts it.
+    """
+
+    turns: int
+    calls: int
+    fixed: int | None
+    reported: Usage
+    without_usage: int
+    prices: Prices | None
+    rows: tuple[Row, ...]
+    change: Row
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "turns": self.turns,
+            "calls": self.calls,
+            "fixed_tokens": self.fixed,
+            "reported": self.reported._asdict() | {"calls": self.calls - self.without_usage},
+            "prices": asdict(self.prices) if self.prices else None,
+            "rows": [_row_as_json(row) for row in self.rows],
+            "change": _row_as_json(self.change),
+        }
+
+
+def _row_as_json(row: Row) -> dict[str, Any]:
+    values = ((field.name, getattr(row, field.name)) for field in fields(row))
+    return {name: value._asdict() if isinstance(value, Estimate) else value for name, value in values}
+
+
+def prompt_cost(
+    home: Path, run: RunDirectory, logged: Mapping[str, Logged], arms: tuple[str, str], prices: Prices | None = None
+) -> PromptCost | None:
+    """Return what the blocks of two arms of a run, the present one first, cost at the turns that were ``logged``.
+
+    ``home`` has the sessions from which the run was made. A turn that was not logged counts as one without a block.
+    Returns None if no logged turn called the model.
+    """
+    blocks = {arm: dict[str, dict[str, Block]]() for arm in arms}
+    for conversation in run.conversations:
+        for row in run.read_receipts(conversation, ("arm", "turn", "block", "tokens", "prefix_tokens")).to_pylist():
+            if (live := logged.get(row["turn"])) is not None:
+                block = Block(row["block"], live.blocks * int(row["tokens"]), int(row["prefix_tokens"] or 0))
+                of_turns = blocks[row["arm"]].setdefault(conversation, {})
+                of_turns[row["turn"].rpartition("/")[2]] = block if block.tokens else NO_BLOCK
+    return cost_of(_sessions(home, blocks[arms[0]]), blocks, arms, prices)
+
+
+class Session(NamedTuple):
+    """The calls of a session, and the tokens that stand last in each of its requests."""
+
+    sent: Sequence[Sent]
+    trailing: int = 0
+
+
+def _sessions(home: Path, turns: Mapping[str, Collection[str]]) -> dict[str, Session]:
+    """Return the sessions of some conversations, each of the copy that has most of its ``turns``, by conversation."""
+    found: dict[str, tuple[int, Session]] = {}
+    for branch in read_branches(home):
+        ids = {entry.id for entry in branch.entries}
+        for conversation, wanted in turns.items():
+            # A conversation may have got a suffix that tells it from another of the same id.
+            if conversation.split("@")[0] != branch.conversation:
+                continue
+            there = sum(turn in ids for turn in wanted)
+            if conversation not in found or there > found[conversation][0]:
+                found[conversation] = there, Session(sent_in(branch.entries), _TRAILING.get(branch.version, 0))
+    return {conversation: session for conversation, (_, session) in sorted(found.items())}
+
+
+def sent_in(entries: Iterable[Entry]) -> list[Sent]:
+    """Return the calls of a session in tokens."""
+    found: list[Sent] = []
+    sums, part = [0], 0
+    for call in calls_of(entries):
+        if call.part != part:
+            sums, part = [0], call.part
+        for message in call.messages[len(sums) - 1 :]:
+            sums.append(sums[-1] + tokens(message.text))
+        before = sums[call.at] + tokens(stamp_of(call.messages[call.at].text))
+        found.append(Sent(call.session, part, call.user, before, sums[-1], call.time_ms, call.usage, call.output))
+    return found
+
+
+def cost_of(
+    sessions: Mapping[str, Session],
+    blocks: Mapping[str, Mapping[str, Mapping[str, Block]]],
+    arms: tuple[str, str],
+    prices: Prices | None,
+) -> PromptCost | None:
+    """Return what blocks cost; ``blocks`` maps an arm, a conversation and the id of a user's message to a block."""
+    present = blocks[arms[0]]
+    calls = [
+        (sent, block, session.trailing)
+        for conversation, session in sessions.items()
+        for sent in session.sent
+        if (block := present[conversation].get(sent.user)) is not None
+    ]
+    if not calls:
+        return None
+    usages = [sent.usage for sent, _, _ in calls if sent.usage is not None]
+    left = [sent.usage.prompt - sent.end - block.tokens for sent, block, _ in calls if sent.usage is not None]
+    # Fewer tokens than those that stand last are no length of tools and system prompt.
+    rest = round(median(left)) if left else 0
+    fixed = rest if rest > max(trailing for _, _, trailing in calls) else None
+    provider = prices or _UNPRICED
+
+    def turns_of(place: str, of_arm: Mapping[str, Mapping[str, Block]]) -> dict[str, list[Turn]]:
+        return {
+            conversation: _turns(session, of_arm[conversation], present[conversation], place, fixed, provider)
+            for conversation, session in sessions.items()
+        }
+
+    without = {conversation: dict[str, Block]() for conversation in sessions}
+    turns = {(NONE, NONE): turns_of(NONE, without)}
+    turns |= {(arm, place): turns_of(place, blocks[arm]) for arm in arms for place in PLACES}
+    before, after = (turns[arm, BEFORE] for arm in arms)
+    change = {
+        conversation: [_difference(one, other, prices) for one, other in zip(some, after[conversation], strict=True)]
+        for conversation, some in before.items()
+    }
+    return PromptCost(
+        sum(map(len, before.values())),
+        len(calls),
+        fixed,
+        Usage(*(sum(counts) for counts in zip(*usages, strict=True))) if usages else Usage(0, 0, 0, 0),
+        len(calls) - len(usages),
+        prices,
+        tuple(
+            _row(*key, {name: [_values(one, prices) for one in some] for name, some in of.items()})
+            for key, of in turns.items()
+        ),
+        _row("change", BEFORE, change),
+    )
+
+
+# The values of a turn in the order of the fields of Row: kept, prompt, cached, written, price.
+Values = Sequence[float | None]
+
+
+def _values(turn: Turn, prices: Prices | None) -> Values:
+    return turn.kept, turn.prompt, turn.cached, turn.written, 1000 * prices.of(turn) if prices else None
+
+
+def _difference(before: Turn, after: Turn, prices: Prices | None) -> Values:
+    pairs = zip(_values(before, prices), _values(after, prices), strict=True)
+    return [None if one is None or other is None else other - one for one, other in pairs]
+
+
+def _row(configuration: str, place: str, of: Mapping[str, Sequence[Values]]) -> Row:
+    def mean(at: int) -> Estimate | None:
+        values = {name: [value for one in some if (value := one[at]) is not None] for name, some in of.items()}
+        values = {name: some for name, some in values.items() if some}
+        return clustered(values) if values else None
+
+    return Row(configuration, place, *map(mean, range(5)))
+
+
+def _turns(
+    session: Session,
+    blocks: Mapping[str, Block],
+    wanted: Collection[str],
+    place: str,
+    fixed: int | None,
+    provider: Prices,
+) -> list[Turn]:
+    """Return the turns of a session whose user's message is wanted, if the blocks stand at a place."""
+    head = max((fixed or 0) - session.trailing, 0)
+    found: dict[str, Turn] = {}
+    previous: tuple[Sent, Block] | None = None
+    # The last request with a block, by its digest: another request may lie between.
+    last: dict[str, tuple[Sent, Block]] = {}
+    for sent in session.sent:
+        block = blocks.get(sent.user, NO_BLOCK)
+        total = (fixed or 0) + sent.end + block.tokens
+        earlier = [one for one in (previous, last.get(block.digest), last.get("")) if one is not None]
+        warm = [one for one in earlier if _is_warm(one[0], sent, provider)]
+        cached = max((_equal(one, (sent, block), place, head, provider.cache) for one in warm), default=0)
+        written = 0
+        if fixed is not None:
+            cached = cached // provider.step * provider.step if cached >= provider.least else 0
+        if provider.cache == MARKED and (fixed is None or total >= provider.least):
+            written = max(total - session.trailing - cached, 0)
+        if sent.user in found:
+            turn = found[sent.user]
+            found[sent.user] = Turn(
+                turn.kept, turn.prompt + total, turn.cached + cached, turn.written + written, turn.output + sent.output
+            )
+        elif sent.user in wanted:
+            kept = None
+            if previous is not None and previous[0].session == sent.session:
+                kept = _equal(previous, (sent, block), place, head, PREFIX) / total
+            found[sent.user] = Turn(kept, total, cached, written, sent.output)
+        previous = last[block.digest] = sent, block
+    return list(found.values())
+
+
+def _is_warm(earlier: Sent, now: Sent, provider: Prices) -> bool:
+    """Return whether a cache still holds what was sent earlier."""
+    if provider.minutes is None or earlier.time_ms is None or now.time_ms is None:
+        return True
+    return now.time_ms - earlier.time_ms <= 60_000 * provider.minutes
+
+
+def _equal(earlier: tuple[Sent, Block], now: tuple[Sent, Block], place: str, head: int, cache: str) -> int:
+    """Return how many tokens at the start of a request a cache can read after an earlier one; ``head`` are equal."""
+    (sent, block), (at, mine) = earlier, now
+    is_grown = sent.part == at.part
+    if place == SYSTEM and block.digest != mine.digest:
+        return head + (min(mine.start, block.tokens) if cache == PREFIX else 0)
+    if place == SYSTEM:
+        return head + mine.tokens + (sent.end if is_grown else 0)
+    if not is_grown:
+        return head
+    if place in (NONE, END) or not block.tokens:
+        return head + sent.end
+    if sent.user == at.user:
+        return head + sent.end + block.tokens
+    return head + (sent.before if cache == PREFIX else 0)
