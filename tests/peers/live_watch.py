@@ -75,6 +75,10 @@ class Stubs:
         self._server.shutdown()
         self._server.server_close()
 
+    def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return the message that answers a request, and the usage that is reported with it, if any."""
+        return {"role": "assistant", "content": "Understood."}, None
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         stubs = self
 
@@ -88,12 +92,14 @@ class Stubs:
                     size = 8 if stubs.fault == "dimensions" else DIMENSIONS
                     vectors = [{"index": 0, "embedding": _vector(str(request["input"]), size)}]
                     return self._send(200, json.dumps({"data": vectors, "model": request["model"]}).encode())
+                message, usage = stubs.answer(request)
                 answer: dict[str, Any] = {"id": "c", "created": 1, "model": "stub-chat"}
+                answer |= {"usage": usage} if usage else {}
+                ends = "tool_calls" if message.get("tool_calls") else "stop"
                 if not request.get("stream"):
-                    message = {"role": "assistant", "content": "Understood."}
-                    choices: list[dict[str, Any]] = [{"index": 0, "finish_reason": "stop", "message": message}]
+                    choices: list[dict[str, Any]] = [{"index": 0, "finish_reason": ends, "message": message}]
                     return self._send(200, json.dumps(answer | {"choices": choices}).encode())
-                parts = [({"role": "assistant", "content": "Understood."}, None), ({}, "stop")]
+                parts = [(message, None), ({}, ends)]
                 lines = []
                 for delta, reason in parts:
                     choices = [{"index": 0, "delta": delta, "finish_reason": reason}]
@@ -128,7 +134,9 @@ def _vector(text: str, size: int) -> list[float]:
 
 
 class Home:
-    """A home with its gateway."""
+    """A home with its gateway, and stand-ins of the class ``stand_in``."""
+
+    stand_in = Stubs
 
     def __init__(self, folder: Path, packages: Path, engine: Path, port: int) -> None:
         self.folder, self.port, self.packages = folder, port, packages
@@ -142,7 +150,7 @@ class Home:
         docs.write_text(DOCS, "utf-8")
         docs.chmod(0o755)
         (folder / "preload.mjs").write_text(PRELOAD, "utf-8")
-        self.stubs = Stubs(port + 1)
+        self.stubs = self.stand_in(port + 1)
         self.config = self.state / "openclaw.json"
         self.config.write_text(json.dumps(self._settings(), indent=2), "utf-8")
         self._process: subprocess.Popen[bytes] | None = None

@@ -15,6 +15,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ PLACES = (BEFORE, END, SYSTEM)
 PREFIX, MARKED = "prefix", "marked"
 # Estimated tokens of a message of the host's own that stands last in every request, by version of the session's format:
 # on 2026.9.6, with no task running.
-_TRAILING = {4: 88}
+TRAILING = {4: 88}
 _STAMPED = regex(r"\[\w{3} \d{4}-\d{2}-\d{2} \d{2}:\d{2}")
 _FAILED = ("error", "aborted")
 
@@ -338,7 +339,7 @@ def _sessions(home: Path, turns: Mapping[str, Collection[str]]) -> dict[str, Ses
                 continue
             there = sum(turn in ids for turn in wanted)
             if conversation not in found or there > found[conversation][0]:
-                found[conversation] = there, Session(sent_in(branch.entries), _TRAILING.get(branch.version, 0))
+                found[conversation] = there, Session(sent_in(branch.entries), TRAILING.get(branch.version, 0))
     return {conversation: session for conversation, (_, session) in sorted(found.items())}
 
 
@@ -378,16 +379,25 @@ def cost_of(
     rest = round(median(left)) if left else 0
     fixed = rest if rest > max(trailing for _, _, trailing in calls) else None
     provider = prices or _UNPRICED
+    # A host may set its first mark before the end of the system prompt. Only that is read after another block.
+    reads = [
+        sent.usage.cache_read
+        for conversation, session in sessions.items()
+        for earlier, sent in pairwise(session.sent)
+        if sent.user != earlier.user and present[conversation].get(earlier.user, NO_BLOCK).tokens
+        if sent.usage is not None and sent.usage.cache_read
+    ]
+    mark = round(median(reads)) if provider.cache == MARKED and reads else None
 
-    def turns_of(place: str, of_arm: Mapping[str, Mapping[str, Block]]) -> dict[str, list[Turn]]:
+    def placed(place: str, of_arm: Mapping[str, Mapping[str, Block]]) -> dict[str, list[Turn]]:
         return {
-            conversation: _turns(session, of_arm[conversation], present[conversation], place, fixed, provider)
+            conversation: turns_of(session, of_arm[conversation], present[conversation], place, fixed, mark, provider)
             for conversation, session in sessions.items()
         }
 
     without = {conversation: dict[str, Block]() for conversation in sessions}
-    turns = {(NONE, NONE): turns_of(NONE, without)}
-    turns |= {(arm, place): turns_of(place, blocks[arm]) for arm in arms for place in PLACES}
+    turns = {(NONE, NONE): placed(NONE, without)}
+    turns |= {(arm, place): placed(place, blocks[arm]) for arm in arms for place in PLACES}
     before, after = (turns[arm, BEFORE] for arm in arms)
     change = {
         conversation: [_difference(one, other, prices) for one, other in zip(some, after[conversation], strict=True)]
@@ -430,16 +440,22 @@ def _row(configuration: str, place: str, of: Mapping[str, Sequence[Values]]) -> 
     return Row(configuration, place, *map(mean, range(5)))
 
 
-def _turns(
+def turns_of(
     session: Session,
     blocks: Mapping[str, Block],
     wanted: Collection[str],
     place: str,
     fixed: int | None,
+    mark: int | None,
     provider: Prices,
 ) -> list[Turn]:
-    """Return the turns of a session whose user's message is wanted, if the blocks stand at a place."""
+    """Return the turns of a session whose user's message is wanted, if the blocks stand at a place.
+
+    ``fixed`` and ``mark`` are tokens of tools and system prompt: all of them, and those before the host's first mark.
+    """
     head = max((fixed or 0) - session.trailing, 0)
+    if provider.cache == MARKED:
+        mark = head if mark is None else min(mark, head)
     found: dict[str, Turn] = {}
     previous: tuple[Sent, Block] | None = None
     # The last request with a block, by its digest: another request may lie between.
@@ -449,7 +465,7 @@ def _turns(
         total = (fixed or 0) + sent.end + block.tokens
         earlier = [one for one in (previous, last.get(block.digest), last.get("")) if one is not None]
         warm = [one for one in earlier if _is_warm(one[0], sent, provider)]
-        cached = max((_equal(one, (sent, block), place, head, provider.cache) for one in warm), default=0)
+        cached = max((_equal(one, (sent, block), place, head, mark) for one in warm), default=0)
         written = 0
         if fixed is not None:
             cached = cached // provider.step * provider.step if cached >= provider.least else 0
@@ -463,7 +479,7 @@ def _turns(
         elif sent.user in wanted:
             kept = None
             if previous is not None and previous[0].session == sent.session:
-                kept = _equal(previous, (sent, block), place, head, PREFIX) / total
+                kept = _equal(previous, (sent, block), place, head, None) / total
             found[sent.user] = Turn(kept, total, cached, written, sent.output)
         previous = last[block.digest] = sent, block
     return list(found.values())
@@ -476,18 +492,22 @@ def _is_warm(earlier: Sent, now: Sent, provider: Prices) -> bool:
     return now.time_ms - earlier.time_ms <= 60_000 * provider.minutes
 
 
-def _equal(earlier: tuple[Sent, Block], now: tuple[Sent, Block], place: str, head: int, cache: str) -> int:
-    """Return how many tokens at the start of a request a cache can read after an earlier one; ``head`` are equal."""
+def _equal(earlier: tuple[Sent, Block], now: tuple[Sent, Block], place: str, head: int, mark: int | None) -> int:
+    """Return how many tokens at the start of a request a cache can read after an earlier one.
+
+    ``head`` tokens are equal in all requests. A MARKED cache reads ``mark`` of them if it reads none behind them; for
+    others it is None.
+    """
     (sent, block), (at, mine) = earlier, now
     is_grown = sent.part == at.part
-    if place == SYSTEM and block.digest != mine.digest:
-        return head + (min(mine.start, block.tokens) if cache == PREFIX else 0)
-    if place == SYSTEM:
-        return head + mine.tokens + (sent.end if is_grown else 0)
+    if place == SYSTEM and block.digest == mine.digest:
+        head += mine.tokens
+    elif place == SYSTEM:
+        return head + min(mine.start, block.tokens) if mark is None else mark
     if not is_grown:
-        return head
-    if place in (NONE, END) or not block.tokens:
+        return head if mark is None else mark
+    if place != BEFORE or not block.tokens:
         return head + sent.end
     if sent.user == at.user:
         return head + sent.end + block.tokens
-    return head + (sent.before if cache == PREFIX else 0)
+    return head + sent.before if mark is None else mark

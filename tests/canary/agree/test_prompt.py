@@ -171,6 +171,12 @@ def test_marked_cache_reads_nothing_behind_a_changed_mark() -> None:
     # Everything that is not read is written.
     assert before.written is not None
     assert 2 * before.written.mean == pytest.approx(2075 - 1000)
+    # The provider read less, so the host's first mark is not at the end of the system prompt.
+    log = two_turns(1000)
+    log[3].value["message"]["usage"] |= {"input": 245, "cacheRead": 800}
+    found = cost(log, {"0": A, "2": B}, marked)
+    assert means(row(found, "present", BEFORE))[1:] == pytest.approx((2075, 800))
+    assert means(row(found, NONE, NONE))[1:] == pytest.approx((2035, 1010))
 
 
 def test_calls_within_a_turn_read_the_block() -> None:
