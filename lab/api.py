@@ -147,12 +147,13 @@ def judge(
     policy: str | Path = "rollout",
     against: str | Path | Run | None = None,
     receipts: str | Path | None = None,
+    control: str | Path | None = None,
 ) -> Verdict:
     """Judge a run, an audit of live receipts, or both, by a gate policy. No file is written.
 
     ``policy`` is the name of a shipped policy or a file. ``against`` is another run: its arm with the candidate's name
-    replaces the baseline. ``receipts`` is an audit that ``lab canary audit`` wrote. Raises
-    :class:`lab.base.errors.UnusableInput` if no rule has its input.
+    replaces the baseline. ``receipts`` is an audit that ``lab canary audit`` wrote, ``control`` another one to compare
+    with. Raises :class:`lab.base.errors.UnusableInput` if no rule has its input.
     """
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit
@@ -164,6 +165,8 @@ def judge(
         against=_directory(against) if against is not None else None,
         audit=read_audit(Path(receipts)) if receipts is not None else None,
         audit_file=Path(receipts) if receipts is not None else None,
+        control=read_audit(Path(control)) if control is not None else None,
+        control_file=Path(control) if control is not None else None,
     )
 
 

@@ -94,7 +94,7 @@ def judge(
         typer.Option(
             metavar="AUDIT2",
             help="Another audit to show beside AUDIT on canary.html: of the window before, or of a gateway that was "
-            "not switched. It has no influence on the verdict.",
+            "not switched. Of the rules, only those on what recalls take compare with it.",
         ),
     ] = None,
     against: Annotated[
@@ -144,6 +144,8 @@ def judge(
             against=open_run(against) if against else None,
             audit=audit,
             audit_file=receipts,
+            control=beside,
+            control_file=control,
         )
     except UnusableInput:
         raise

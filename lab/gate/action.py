@@ -16,7 +16,7 @@ from lab.base.regex import regex
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, Line, deciding
 from lab.gate.measures import NO_GOLD
 from lab.gate.outputs import finding, rollback
-from lab.gate.policy import ACCEPT, DIFFERENCES
+from lab.gate.policy import ACCEPT, DIFFERENCES, OF_AUDITS
 from lab.gate.verdict import Verdict
 from lab.replay.command import portable, replay_command
 
@@ -71,7 +71,7 @@ def _holds(lines: Sequence[Line], which: str = "") -> str:
     by_kind = {
         "better in": [line for line in lines if line.kind == "improve"],
         "shown to be no worse in": [line for line in lines if line.kind == "guard"],
-        "within the limits of": [line for line in lines if line.kind in ("limit", "receipts", "latency")],
+        "within the limits of": [line for line in lines if line.kind in ("limit", *OF_AUDITS, "latency")],
         "unchanged in": [line for line in lines if line.kind == "exact"],
     }
     shown = [f"{words} {_names(group)}" for words, group in by_kind.items() if group]

@@ -109,12 +109,17 @@ def _again(verdict: Verdict, folder: Path, run: RunDirectory | None) -> Verdict:
     judged = (run or _run_of(verdict, folder)) if verdict.run else None
     if judged and judged.content != known.run:
         raise Stale("the run has changed since")
+    control = None
     for path, content in known.others.items():
-        if _compared_with(path).content != content:
+        # A run is a folder.
+        audits = [place for place in (Path(path), folder / Path(path).name) if place.is_file()]
+        if audits:
+            control = _control_of(audits[0], content)
+        elif _compared_with(path).content != content:
             raise Stale(f"{path}, the run that it was compared with, has changed since")
     against = _compared_with(verdict.against) if verdict.against else None
     audit = _audit_of(known, folder) if verdict.audit is not None else None
-    return judge(policy, judged, against=against, audit=audit)
+    return judge(policy, judged, against=against, audit=audit, control=control)
 
 
 def _policy_of(verdict: Verdict, known: Inputs, folder: Path) -> Policy:
@@ -159,6 +164,14 @@ def _audit_of(known: Inputs, folder: Path) -> Mapping[str, Any]:
     if not found:
         raise Stale("its audit has changed since")
     return found[0]
+
+
+def _control_of(place: Path, content: str) -> Mapping[str, Any]:
+    """Return the audit that was the control of a verdict, if it has the digest that the verdict records."""
+    control = read_audit(place)
+    if digest(control) != content:
+        raise Stale(f"{place}, its control, has changed since")
+    return control
 
 
 # Words name paths, and digits that other machines may round otherwise.

@@ -18,6 +18,7 @@ from lab.base.formatting import choices
 from lab.base.shape import expect, json_type, only_keys, with_keys
 from lab.gate.shipped import SHIPPED, shipped_policies
 from lab.measures.catalogue import direction, entry_of, require_measure
+from lab.measures.latency import QUANTILES
 from lab.measures.model import SHARE, TOTAL, YES
 
 
@@ -78,6 +79,7 @@ ABOVE_0 = _number(
     f"a number above 0, at most {MOST}", lambda value: 0 < value <= MOST, exclusiveMinimum=0, maximum=MOST
 )
 _SHARE = _number("a number between 0 and 1", lambda value: 0 < value < 1, exclusiveMinimum=0, exclusiveMaximum=1)
+QUANTILE = Form("0.5, 0.95 or 0.99", {"enum": [*QUANTILES.values()]}, lambda value: value in QUANTILES.values())
 LEVEL = _number("a number between 0 and 0.5", lambda value: 0 < value < 0.5, exclusiveMinimum=0, exclusiveMaximum=0.5)
 NAMES = Form(
     "a list of names",
@@ -211,6 +213,12 @@ RULES: dict[str, dict[str, Key]] = {
         "at_most_ratio": Key(ABOVE_0, "The largest allowed ratio to the baseline's quantile."),
         **_OF_A_RUN,
     },
+    "wait": {
+        "quantile": Key(QUANTILE, "The quantile of what the recalls of a live engine took."),
+        "at_most_ratio": Key(ABOVE_0, "The largest allowed multiple of the control's quantile; default 1."),
+        "at_most_more_ms": Key(FROM_0, "The milliseconds that are allowed on top of that; default 0."),
+        **_EVERY,
+    },
     "exact": {
         "changed": Key(_one_of("fail", "tell"), "fail: a changed receipt fails the verdict; tell: it is advisory."),
         **_OF_A_RUN,
@@ -225,12 +233,14 @@ REQUIRED = {
     "limit": ("measure",),
     "receipts": ("measure",),
     "latency": ("quantile",),
+    "wait": ("quantile",),
     "exact": ("changed",),
 }
 ONE_OF = {
     "limit": ("at_most", "at_least"),
     "receipts": ("at_most", "at_least"),
     "latency": ("at_most_ms", "at_most_ratio"),
+    "wait": ("at_most_ratio", "at_most_more_ms"),
 }
 
 
@@ -255,6 +265,8 @@ def _facts(value: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     )
 
 
+# The rules on audits of live receipts.
+OF_AUDITS = ("receipts", "wait")
 # The rules on measures of a scored run.
 OF_MEASURES = ("guard", "improve", "worth", "slice", "limit")
 # Those that judge a difference of two arms, and those that compare with the control if they say nothing else.
@@ -288,6 +300,7 @@ class Rule:
     quantile: float = 0.95
     at_most_ms: float | None = None
     at_most_ratio: float | None = None
+    at_most_more_ms: float | None = None
     slices: tuple[str, ...] = ()
     only_where: tuple[tuple[str, Any], ...] = ()
 
@@ -351,9 +364,12 @@ class Policy:
     def key(self) -> str:
         """Return the sha256 of the content, independent of the file."""
         values = asdict(replace(self, file=None))
-        # So that policies from before this key keep their digest.
+        # So that policies from before these keys keep their digest.
         if self.unmeasured is None:
             del values["unmeasured"]
+        for rule in values["rules"]:
+            if rule["at_most_more_ms"] is None:
+                del rule["at_most_more_ms"]
         return digest(values)
 
     @property
@@ -462,7 +478,9 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
     if kind in OF_MEASURES:
         require_measure(kept["measure"], where)
         _within_range(kept, where)
-    if kind == "latency":
+    if kind == "wait":
+        kept["measure"] = f"p{100 * kept['quantile']:g} of recalls"
+    elif kind == "latency":
         kept["measure"] = f"p{100 * kept['quantile']:g} {kept.get('stage', TOTAL)}"
     elif kind == "exact":
         is_advisory = kept.pop("changed") == "tell"

@@ -4,6 +4,8 @@ The verdict is pass, fail, inconclusive or error, with a reason for each rule.
 
 **Exact rules** check whether the candidate's receipts equal those of another run, bit for bit.
 
+**Wait rules** compare what recalls of a live engine took with a control (:mod:`lab.gate.waits`).
+
 **Latency rules** limit quantiles of a run's warm turns. The first turn of each conversation is cold, the others are
 warm. A rule passes if the upper bound of the quantile is within the limit, fails if the lower bound exceeds it, and is
 inconclusive otherwise. The bounds are distribution-free.
@@ -30,9 +32,10 @@ from lab.compare.comparable import equal_notes, named
 from lab.compare.paired import locate
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, deciding, lacking, line
 from lab.gate.measures import KINDS, evidence, judge_compared
-from lab.gate.policy import Policy, Rule
+from lab.gate.policy import OF_AUDITS, Policy, Rule
 from lab.gate.receipts import judge_receipts, nothing_found
 from lab.gate.shipped import SHIPPED
+from lab.gate.waits import judge_waits
 from lab.golden.judging import aside
 from lab.measures.latency import Quantile, least_n, quantile, warm_times
 from lab.replay.plan import CATEGORIES, SCOPES
@@ -222,15 +225,16 @@ NAMES_OF = {
 
 
 # The kinds of rules, by what judges them together; every kind of a policy stands here.
-JUDGED = (KINDS, ("receipts",), ("latency",), ("exact",))
+JUDGED = (KINDS, ("receipts",), ("wait",), ("latency",), ("exact",))
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """Content digests of the inputs of a verdict: of the policy (:attr:`Policy.key`) and of each run.
 
-    ``others`` maps the path of each run that the judged run was compared with to its digest. ``policy_file`` is the
-    path of the policy; None for a shipped one. ``audit`` is the digest of the audit, and ``audit_file`` its path.
+    ``others`` maps the path of each run with which the judged run was compared, and of the control, to its digest.
+    ``policy_file`` is the path of the policy; None for a shipped one. ``audit`` is the digest of the audit, and
+    ``audit_file`` its path.
     """
 
     policy: str
@@ -320,13 +324,15 @@ def judge(
     against: RunDirectory | None = None,
     audit: Mapping[str, Any] | None = None,
     audit_file: Path | None = None,
+    control: Mapping[str, Any] | None = None,
+    control_file: Path | None = None,
 ) -> Verdict:
     """Judge a run, an audit of receipts, or both, by a policy.
 
-    ``against`` is another run; its arm with the candidate's name replaces the baseline. ``audit_file`` is where the
-    audit is, for the verdict to name. If the input of a rule is
-    missing, the rule's status is as ``without_data`` says. Raises what :func:`lab.gate.measures.evidence` raises, and
-    :class:`UnusableInput` if the input of every rule is missing.
+    ``against`` is another run; its arm with the candidate's name replaces the baseline. ``control`` is another audit,
+    with which wait rules compare. ``audit_file`` and ``control_file`` are where the audits are, for the verdict to
+    name. If the input of a rule is missing, the rule's status is as ``without_data`` says. Raises what
+    :func:`lab.gate.measures.evidence` raises, and :class:`UnusableInput` if the input of every rule is missing.
     """
     if against is not None and run is None:
         raise UnusableInput(f"policy {policy.name}: there is a run to compare with, but none to judge; add DIR")
@@ -351,7 +357,7 @@ def judge(
             judged_shares = data.judged
             lines += judge_compared(policy, judged, data)
         elif judged:
-            lines += _judged(policy, judged, run, against, audit)
+            lines += _judged(policy, judged, run, against, audit, control)
         lines += without_input.values()
     baseline = policy.baseline if run and not against else None
     return Verdict(
@@ -380,7 +386,7 @@ def judge(
         )
         + _long(policy, audit),
         trial_of(*_runs(policy, run, against)),
-        _inputs(policy, run, against, audit, audit_file),
+        _inputs(policy, run, against, audit, audit_file, control, control_file),
         answer_of(policy, lines),
         judged_shares,
     )
@@ -445,8 +451,12 @@ def _inputs(
     against: RunDirectory | None,
     audit: Mapping[str, Any] | None,
     audit_file: Path | None,
+    control: Mapping[str, Any] | None,
+    control_file: Path | None,
 ) -> Inputs:
     others = {str(other.path): other.content for other in _runs(policy, run, against) if other is not run}
+    if control is not None and any(rule.kind == "wait" for rule in policy.rules):
+        others[str(control_file)] = digest(control)
     is_shipped = policy.file is None or Path(policy.file).parent == SHIPPED
     return Inputs(
         policy.key,
@@ -469,11 +479,14 @@ def _judged(
     run: RunDirectory | None,
     against: RunDirectory | None,
     audit: Mapping[str, Any] | None,
+    control: Mapping[str, Any] | None,
 ) -> Iterator[Line]:
     """Yield the lines of rules that are judged together and whose inputs are present."""
     kind = rules[0].kind
     if kind == "receipts" and audit is not None:
         yield from judge_receipts(policy, rules, audit)
+    elif kind == "wait" and audit is not None:
+        yield from judge_waits(policy, rules, audit, control)
     elif kind == "latency" and run is not None:
         yield from judge_latency(policy, rules, run, against)
     elif kind == "exact" and run is not None and against is not None:
@@ -481,13 +494,13 @@ def _judged(
 
 
 def _given(rule: Rule, run: RunDirectory | None, audit: Mapping[str, Any] | None) -> bool:
-    return (audit if rule.kind == "receipts" else run) is not None
+    return (audit if rule.kind in OF_AUDITS else run) is not None
 
 
 def _needs(policy: Policy) -> str:
     """Describe the required and the optional inputs of a policy."""
-    every = {"AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules}
-    needs = {"AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules if rule.must_have_data} or every
+    every = {"AUDIT" if rule.kind in OF_AUDITS else "DIR" for rule in policy.rules}
+    needs = {"AUDIT" if rule.kind in OF_AUDITS else "DIR" for rule in policy.rules if rule.must_have_data} or every
     takes = "".join(f", and can use {extra}" for extra in sorted(every - needs))
     return f"it needs {' and '.join(sorted(needs))}{takes}"
 
@@ -500,7 +513,7 @@ def _unjudged(
     audit: Mapping[str, Any] | None,
 ) -> Line | None:
     """Return the line of a rule that lacks its input or does not apply to this run; None if it can be judged."""
-    if rule.kind == "receipts":
+    if rule.kind in OF_AUDITS:
         return None if audit is not None else _ungiven(policy, rule, *NO_AUDIT)
     if run is None:
         return _ungiven(policy, rule, "needs a run", "name it: lab gate DIR")
@@ -520,10 +533,10 @@ def _ungiven(policy: Policy, rule: Rule, why: str, remedy: str) -> Line:
     All rules on that input have one cause and so one status: that of the most severe ``without_data`` among them. A
     rule's own ``without_data`` is about data that its input lacks.
     """
-    of_receipts = rule.kind == "receipts"
+    of_audits = rule.kind in OF_AUDITS
     severity = ("skip", "inconclusive", "error")
     without = max(
-        (other.without_data for other in policy.rules if (other.kind == "receipts") == of_receipts), key=severity.index
+        (other.without_data for other in policy.rules if (other.kind in OF_AUDITS) == of_audits), key=severity.index
     )
     return lacking(replace(rule, without_data=without), why, remedy)
 

@@ -32,7 +32,7 @@ def write_page(verdict: Verdict, audit: Mapping[str, Any], folder: Path, control
     """Write ``canary.html``; return its path.
 
     ``audit`` is what the verdict judges. ``control`` is the audit of another window, such as the one before the switch
-    or that of a gateway that was not switched: shown beside it, and without influence on the verdict.
+    or that of a gateway that was not switched: shown beside it.
     """
     lines = [line for line in verdict.lines if line.kind == "receipts"]
     shown = [_row(line, control) for line in deciding_first(lines) if line.status != SKIPPED]

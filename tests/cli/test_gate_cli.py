@@ -31,7 +31,7 @@ NO_AUDIT = (
     "`lab canary audit LOG --out FILE`\n"
 )
 GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
-KNOWN = "capture, nightly, rollout, rollout-2026-11, stage-b"
+KNOWN = "capture, nightly, rollout, rollout-2026-11, stage-b, stage-c"
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,9 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, said: 
 
 
 def test_read_policy_unknown_name_lists_shipped_policies() -> None:
-    with pytest.raises(UnusableInput, match="shipped policies: capture, nightly, rollout, rollout-2026-11, stage-b"):
+    with pytest.raises(
+        UnusableInput, match="shipped policies: capture, nightly, rollout, rollout-2026-11, stage-b, stage-c"
+    ):
         read_policy("nowhere")
 
 
