@@ -11,6 +11,7 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.base.formatting import choices, markdown
 from lab.cli import completion, options
+from lab.cli.errata import comparison_beside
 from lab.cli.output import emit, emit_json
 from lab.cli.results import Result
 
@@ -44,6 +45,7 @@ def compare(
     format: Annotated[  # noqa: A002 - the name of the option
         str, typer.Option("--format", help="text, markdown, latex or json.")
     ] = "text",
+    errata: options.Errata = None,
     allow_failed: options.AllowFailed = False,
 ) -> Result:
     """Compare two arms over the same turns.
@@ -60,8 +62,9 @@ def compare(
     opened = open_run(run, allow_failed=allow_failed)
     baseline, candidate = _pair(opened.arms, baseline, candidate)
     comparison = compare_arms(opened, baseline, candidate, primary=primary or (), slices=slices)
+    beside = comparison_beside(opened, comparison, errata)
     if format == "json":
-        return Result(comparison, lambda found: emit_json(found.as_json()))
+        return Result(comparison, lambda found: emit_json(found.as_json() | beside.value))
     candidate_run, arm = locate(opened, candidate)
     flipped = {"gained": comparison.gained[:flips], "lost": comparison.lost[:flips]}
     commands = {
@@ -69,7 +72,12 @@ def compare(
         for title, turns in flipped.items()
     }
     emit_as = {"text": _emit_text, "markdown": _emit_markdown, "latex": _emit_latex}[format]
-    return Result(comparison, lambda found: emit_as(found, shown(found, every=every), commands))
+
+    def show(found: Comparison) -> None:
+        emit_as(found, shown(found, every=every), commands)
+        beside.show()
+
+    return Result(comparison, show, lambda found: found.as_json() | beside.value)
 
 
 def _pair(arms: Sequence[str], baseline: str | None, candidate: str | None) -> tuple[str, str]:

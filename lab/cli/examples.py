@@ -70,6 +70,7 @@ EXAMPLES = {
     "golden diff": "lab golden diff shipped:operators gold.jsonl",
     "golden split": "lab golden split shipped:operators --out split",
     "golden agree": "lab golden agree ann.jsonl bob.jsonl",
+    "golden errata": "lab golden errata errors.json --recordings locomo/ --format locomo",
     "memory store": 'lab memory store notes "The fair opens on 3 May."',
     "memory recall": 'lab memory recall notes "when does the fair open"',
     "memory forget": 'lab memory forget notes --query "fair"',

@@ -11,7 +11,8 @@ import typer
 
 from lab.base.errors import LabError, UnusableInput
 from lab.base.formatting import choices
-from lab.cli import completion
+from lab.cli import completion, options
+from lab.cli.errata import verdict_beside
 from lab.cli.output import announce, emit, emit_folded, emit_indented, emit_table, report_to_ci
 from lab.cli.results import Result
 from lab.cli.verdict_tables import emit_verdict
@@ -101,6 +102,7 @@ def judge(
         Path | None,
         typer.Option(metavar="DIR2", help="Compare the candidate with the arm of the same name in this run."),
     ] = None,
+    errata: options.Errata = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the verdict files. [default: DIR, else the folder of AUDIT]")
     ] = None,
@@ -160,6 +162,7 @@ def judge(
             f"policy {chosen.label} is meant for --against DIR2; without it {chosen.candidate} is compared with "
             f"{chosen.baseline}, another arm of the same run"
         )
+    beside_errata = verdict_beside(judged, verdict, chosen, errata)
     before = policy_of(folder)
     files = write_verdict(verdict, folder)
     # An edited policy is the same one to its author.
@@ -179,6 +182,9 @@ def judge(
         asked = arguments(judged.manifest) if judged else None
         turn = worse_turn(judged, verdict) if judged else None
         emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts}, turn)
+        beside_errata.show()
         emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
 
-    return Result(verdict, show, error=typer.Exit(EXIT[status]))
+    return Result(
+        verdict, show, lambda verdict: verdict.as_json() | beside_errata.value, error=typer.Exit(EXIT[status])
+    )

@@ -55,6 +55,13 @@ AllowFailed = Annotated[
         help="Accept a run with failed recalls, leaving out their turns for every arm.",
     ),
 ]
+Errata = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Errata of the golden set: show each figure with them beside it. Needs the recordings of the run.",
+    ),
+]
 RunFolder = Annotated[Path, typer.Option("--out", help="The run directory: new, or made with the same arguments.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 Dask = Annotated[

@@ -10,6 +10,7 @@ import typer
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import counted
 from lab.cli import options
+from lab.cli.errata import NOTHING, scores_beside
 from lab.cli.output import announce, emit_next
 from lab.cli.replay_options import REPLAY, takes_replay_options
 from lab.cli.results import Result
@@ -36,6 +37,7 @@ def replay(
     dask: options.Dask = None,
     shard: options.ShardOf = None,
     and_score: Annotated[bool, typer.Option("--score", help="Score the run afterwards, like lab score.")] = False,
+    errata: options.Errata = None,
 ) -> Result:
     """Replay recordings turn by turn through one or more arms."""
     from lab.base.shape import to_json
@@ -44,8 +46,12 @@ def replay(
 
     part = parse_shard(shard) if shard else None
     times: list[Stage] = []
+    beside = NOTHING
     if part and and_score:
         raise UnusableInput("--score does not work with --shard; use lab runs merge OUT SHARD…, then lab score OUT")
+    if errata and not (and_score and errata.is_file()):
+        why = "needs --score, whose figures it corrects" if errata.is_file() else "no such file"
+        raise UnusableInput(f"--errata {errata}: {why}")
     outcome = run_replay(request, out, jobs=jobs, dask=dask, shard=part, announce=announce)
     run, manifest = outcome.run, outcome.run.manifest
     error = None
@@ -72,7 +78,13 @@ def replay(
         found["scores"] = summarise(score_and_write(run), read_gold(run), run.arms)
         times = stages_of(run)
         found["latency"] = latency_json(times)
-    return Result(found | notes_json(run), lambda found: _show_replay(found, run, times), error=error)
+        beside = scores_beside(run, errata)
+
+    def show(found: dict[str, Any]) -> None:
+        _show_replay(found, run, times)
+        beside.show()
+
+    return Result(found | notes_json(run) | beside.value, show, error=error)
 
 
 def _show_replay(found: dict[str, Any], run: RunDirectory, times: Sequence[Stage]) -> None:

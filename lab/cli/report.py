@@ -42,6 +42,7 @@ def report(
         ),
     ] = None,
     slides: options.Slides = False,
+    errata: options.Errata = None,
     allow_failed: options.AllowFailed = False,
 ) -> Result:
     """Write report.html and report.md into a run."""
@@ -59,7 +60,9 @@ def report(
 
     opened = open_run(run, allow_failed=allow_failed)
     with beating(announce, "writing the report"):
-        built = write_report(opened, baseline, candidate, with_text=with_text, turns=turns, slides=slides)
+        built = write_report(
+            opened, baseline, candidate, with_text=with_text, turns=turns, slides=slides, errata=errata
+        )
     if built.stale:
         announce(built.stale)
     return Result(built, show, lambda built: {"files": [str(file) for file in built.files]})

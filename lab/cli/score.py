@@ -11,6 +11,7 @@ import typer
 from lab.base.errors import LabError, UnusableInput
 from lab.base.formatting import counted, number
 from lab.cli import options
+from lab.cli.errata import scores_beside
 from lab.cli.output import announce, emit, emit_folded, emit_notes, emit_table, emit_trial
 from lab.cli.results import Result
 
@@ -44,6 +45,7 @@ def score(
     listed: Annotated[
         bool, typer.Option("--list", help="List every measure with its definition, range and source; score nothing.")
     ] = False,
+    errata: options.Errata = None,
     allow_failed: options.AllowFailed = False,
 ) -> Result:
     """Score a run: means of the headline measures by arm.
@@ -66,6 +68,7 @@ def score(
     scores = score_and_write(opened)
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
     times = stages_of(opened)
+    corrected = scores_beside(opened, errata)
 
     def show(found: dict[str, Any]) -> None:
         shown = measures_shown(found, opened, measure or ())
@@ -81,10 +84,10 @@ def score(
                     _emit_means("arm", arms, shown)
             for note in sliced_over(shown):
                 emit_folded(note)
+        corrected.show()
 
-    return Result(
-        {"trial": list(trial(opened.manifest))} | summary | {"latency": latency_json(times)} | notes_json(opened), show
-    )
+    value = {"trial": list(trial(opened.manifest))} | summary | {"latency": latency_json(times)} | notes_json(opened)
+    return Result(value | corrected.value, show)
 
 
 def _list_measures() -> Result:

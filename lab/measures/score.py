@@ -158,11 +158,13 @@ def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
 
 
 def score_and_write(run: RunDirectory) -> Scores:
-    """Score a finished run and write its ``scores.parquet``, unless the file is current."""
+    """Score a finished run and write its ``scores.parquet``, unless the file is current or the run judged otherwise."""
     run.require_done()
     if (stored := read_scores(run)) is not None:
         return stored
     scores = score_run(run)
+    if run.gold is not None:
+        return scores
     slices = {
         probe: json.dumps(judgements.slices, ensure_ascii=False, sort_keys=True)
         for probe, judgements in read_gold(run).items()

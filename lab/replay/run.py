@@ -24,7 +24,7 @@ from lab.base.files import digest, dump_json, only_writer, write_atomically
 from lab.base.formatting import counted, free_of_credentials
 from lab.base.progress import Progress, beating
 from lab.base.shape import to_json
-from lab.golden.model import Judgement, Probe
+from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.events import SEARCHES
 from lab.recordings.host_prompts import Suspect
 from lab.recordings.inventory import Passed
@@ -390,17 +390,18 @@ def searched_slices(recording: Recording) -> dict[str, str]:
     return found
 
 
-def gold_of(plan: Plan) -> bytes:
+def gold_of(plan: Plan, golden: GoldenSet | None = None) -> bytes:
     """Return the judgements that a run is scored with, as JSON Lines of keys without texts.
 
-    With them a run can be scored without its recording.
+    With them a run can be scored without its recording. ``golden`` replaces the plan's, whose labels stay.
     """
     lines = []
+    judged = plan.library.golden if golden is None else golden
     for recording in plan.recordings:
         labels = plan.labels_of(recording)
         known = {memory.key: memory for memory in recording.memories}
         searched = searched_slices(recording)
-        for point in recall_points(recording, plan.probes(recording), "none"):
+        for point in recall_points(recording, judged.of(recording.conversation), "none"):
             probe = point.probe
             if probe is None:
                 continue

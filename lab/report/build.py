@@ -133,11 +133,13 @@ def write_report(
     with_text: bool | None = None,
     turns: int = SHOWN,
     slides: bool = False,
+    errata: Path | None = None,
 ) -> Built:
     """Write ``report.html``, ``report.md`` and ``report.json``; with ``slides``, the figures as SVG and PNG, too.
 
     Up to ``turns`` turns of each kind of change are shown: where a harm rose, and where a hit was lost or gained.
-    ``with_text`` includes the texts of turns and memories; by default, those of sets that the project ships.
+    ``with_text`` includes the texts of turns and memories; by default, those of sets that the project ships. With
+    ``errata``, the scores of the arms stand beside those of the corrected golden set.
     """
     run.require_done()
     verdict, stale = verdict_model(run)
@@ -149,6 +151,7 @@ def write_report(
     comparison = compare_arms(run, base, cand, slices=True, tested_slices=False, scores=scores) if cand else None
     with_text = shows_texts(run, with_text)
     model = _model(run, summary, comparison) | {"verdict": verdict, "stale": stale}
+    model["errata"] = _corrected(run, errata)
     model |= _findings(run, scores, comparison, model, with_text=with_text, turns=turns)
     material = gather(run)
     found = drawings(run, summary, comparison, material)
@@ -188,6 +191,20 @@ def write_report(
         write_atomically(path, content)
     files = [*outputs, *(write_slides(run.path, {name: one.chart for name, one in found.items()}) if slides else ())]
     return Built(files, model["opening"], model["stale"])
+
+
+def _corrected(run: RunDirectory, errata: Path | None) -> dict[str, Any] | None:
+    if errata is None:
+        return None
+    from lab.replay.corrected import with_errata
+    from lab.report.errata import ceiling_sentence, means_table, sentence, summaries
+
+    found = with_errata(run, errata)
+    return {
+        "sentence": sentence(found),
+        "table": means_table(found, *summaries(found)),
+        "ceiling": ceiling_sentence(found),
+    }
 
 
 def write_slides(folder: Path, found: Mapping[str, charts.Chart]) -> list[Path]:

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.columns import codes_of
 from lab.base.errors import Altered, Incomplete, NotARun, UnusableInput
-from lab.base.files import cannot_write, digest, file_name, leftovers, read_json, read_json_lines, sha256_file
+from lab.base.files import (
+    cannot_write,
+    digest,
+    file_name,
+    leftovers,
+    read_json,
+    read_json_lines,
+    sha256_bytes,
+    sha256_file,
+)
 from lab.base.formatting import counted
 from lab.base.set_registry import SHIPPED
 from lab.runs.manifest import COMPLETE, NO_HAYSTACK, Manifest, Shard, read_manifest
@@ -41,11 +50,19 @@ class RunDirectory:
     """A run on disk, a shard of one, or some conversations of one (:meth:`of`)."""
 
     def __init__(
-        self, path: Path, manifest: Manifest, *, allow_failed: bool = False, only: frozenset[str] | None = None
+        self,
+        path: Path,
+        manifest: Manifest,
+        *,
+        allow_failed: bool = False,
+        only: frozenset[str] | None = None,
+        gold: bytes | None = None,
     ) -> None:
         self.path = path
         self.manifest = manifest
         self.allow_failed = allow_failed
+        # The lines of other judgements than golden.jsonl has (:meth:`judged_by`).
+        self.gold = gold
         self._only = only
         self._checked: dict[str, tuple[int, int, int]] = {}
 
@@ -54,7 +71,11 @@ class RunDirectory:
         only = frozenset(conversations).intersection(self.conversations)
         if len(only) == len(self.conversations):
             return self
-        return RunDirectory(self.path, self.manifest, allow_failed=self.allow_failed, only=only)
+        return RunDirectory(self.path, self.manifest, allow_failed=self.allow_failed, only=only, gold=self.gold)
+
+    def judged_by(self, gold: bytes) -> RunDirectory:
+        """Return the run as if its golden.jsonl had these lines; the file stays, and no scores are stored."""
+        return RunDirectory(self.path, self.manifest, allow_failed=self.allow_failed, only=self._only, gold=gold)
 
     def _chosen(self, conversations: Iterable[str]) -> list[str]:
         return [name for name in conversations if self._only is None or name in self._only]
@@ -162,7 +183,8 @@ class RunDirectory:
         """sha256 of everything that measures read: two runs with the same value have the same figures."""
         files = {name: sha256 for name, sha256 in sorted(self.digests.items()) if name != FAILURES}
         only = [] if self._only is None else [sorted(self._only)]
-        return digest([self.manifest.run_key, dict(self.manifest.recall_points), files, *only])
+        gold = [] if self.gold is None else [sha256_bytes(self.gold)]
+        return digest([self.manifest.run_key, dict(self.manifest.recall_points), files, *only, *gold])
 
     def name_of(self, path: Path) -> str:
         """Return the path of a file below the run, as the digests list it."""
