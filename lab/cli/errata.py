@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lab.compare.paired import Comparison
     from lab.gate.policy import Policy
     from lab.gate.verdict import Verdict
-    from lab.replay.corrected import Corrected
+    from lab.measures.corrected import Corrected
     from lab.report.sections import Table
     from lab.runs.directory import RunDirectory
 
@@ -38,7 +38,7 @@ def scores_beside(run: RunDirectory, file: Path | None) -> Beside:
     """Return the scores of a run with errata beside those as it was judged; nothing without a file."""
     if file is None:
         return NOTHING
-    from lab.replay.corrected import with_errata
+    from lab.measures.corrected import with_errata
     from lab.report.errata import means_table, summaries
 
     found = with_errata(run, file)
@@ -51,7 +51,7 @@ def comparison_beside(run: RunDirectory, before: Comparison, file: Path | None) 
     if file is None:
         return NOTHING
     from lab.compare.paired import compare_arms
-    from lab.replay.corrected import with_errata
+    from lab.measures.corrected import with_errata
     from lab.report.errata import differences_table
 
     if any(":" in arm for arm in (before.baseline, before.candidate)):
@@ -68,7 +68,7 @@ def verdict_beside(run: RunDirectory | None, verdict: Verdict, policy: Policy, f
     if file is None:
         return NOTHING
     from lab.gate.verdict import judge
-    from lab.replay.corrected import with_errata
+    from lab.measures.corrected import with_errata
     from lab.report.sections import Table
 
     if run is None or verdict.against:
@@ -110,13 +110,14 @@ def errata(
     from lab.base.files import dump_json
     from lab.golden.errata import read_errata
     from lab.golden.files import read_golden, write_new
+    from lab.recordings.model import keys_of
     from lab.recordings.readers import read_library
 
     library = read_library(recordings, format, memories=memories)
     golden = library.golden
     if not golden.probes and (beside := golden_beside(recordings)):
         golden = read_golden(beside)
-    found = read_errata(file, library.recordings, golden)
+    found = read_errata(file, keys_of(library.recordings), golden)
     reach = found.reach(golden)
     if out is not None:
         write_new(out, b"".join(dump_json(line, indent=None) for line in found.lines(golden)))

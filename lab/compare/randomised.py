@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+if TYPE_CHECKING:
+    from lab.base.columns import Flags, Floats
 
 # With fewer blocks no two-sided test can reject at 5 %; with more, the orders are too many to list.
 LEAST, MOST = 8, 16
@@ -36,8 +37,10 @@ class Effect(NamedTuple):
     p_higher: float
 
 
-def orders(blocks: int) -> np.ndarray:
+def orders(blocks: int) -> Flags:
     """Return every order of an even number of blocks of which half are switched: bool, shape (orders, blocks)."""
+    import numpy as np
+
     chosen = list(combinations(range(blocks), blocks // 2))
     table = np.zeros((len(chosen), blocks), bool)
     table[np.arange(len(chosen))[:, None], chosen] = True
@@ -52,12 +55,14 @@ def drawn(blocks: int, seed: int) -> tuple[bool, ...]:
     return tuple(map(bool, table[at]))
 
 
-def effect(values: Sequence[float], order: Sequence[bool], among: np.ndarray | None = None) -> Effect:
+def effect(values: Sequence[float], order: Sequence[bool], among: Flags | None = None) -> Effect:
     """Return what switching did to the values of blocks, by the orders ``among`` which ``order`` was drawn.
 
     Without ``among`` these are all of :func:`orders`. Shapes: ``values`` and ``order`` (blocks,), ``among`` (orders,
     blocks), of which ``order`` is one. Every order must have a block of each kind.
     """
+    import numpy as np
+
     drawable = orders(len(values)) if among is None else among
     weights = drawable / drawable.sum(1, keepdims=True) - ~drawable / (~drawable).sum(1, keepdims=True)
     mine = np.asarray(order, bool)
@@ -79,7 +84,7 @@ def effect(values: Sequence[float], order: Sequence[bool], among: np.ndarray | N
     return Effect(own, ends[1], ends[0], p_of(0.0), float((found >= own - tie).mean()))
 
 
-def _last(shifts: np.ndarray, own: float, p_of: Callable[[float], float]) -> float:
+def _last(shifts: Floats, own: float, p_of: Callable[[float], float]) -> float:
     """Return the farthest shift that the test accepts; ``shifts`` begin near the estimate."""
     low, high = 0, len(shifts)
     while low < high:

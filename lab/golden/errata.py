@@ -16,7 +16,7 @@ words and evidence by ids of turns, which the recordings resolve.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,11 @@ from lab.base.files import read_json, read_json_lines
 from lab.base.regex import regex
 from lab.base.shape import expect, field, optional
 from lab.golden.model import GoldenSet, Judgement, Probe, by_id
-from lab.recordings.model import Recording
 
 AUDIT = "dial481/locomo-audit"
 _FIELDS = {"kind", "probe", "error", "was", "relevant", "answer", "by", "reason"}
+# The keys of the memories of each conversation.
+Keys = Mapping[str, Collection[str]]
 _EVIDENCE = regex(r"D:?0*(\d+):0*(\d+)")
 
 
@@ -94,16 +95,18 @@ def _judgement(one: Judgement) -> dict[str, Any]:
     return {"memory": one.memory, "grade": one.grade}
 
 
-def read_errata(path: Path, recordings: Sequence[Recording], golden: GoldenSet) -> Errata:
+def read_errata(path: Path, keys: Keys, golden: GoldenSet) -> Errata:
     """Read errata of a golden set, in the project's form or as the audit of LoCoMo is published.
+
+    ``keys`` are those of the memories of each conversation.
 
     Raises :class:`UnusableInput`, with file and line, for an unknown probe or memory, for errata of another version of
     the set, and for two errata of one probe.
     """
     if path.suffix == ".json":
-        found, elsewhere = _published(path, recordings, golden)
+        found, elsewhere = _published(path, keys, golden)
     else:
-        found, elsewhere = _own(path, recordings, golden), 0
+        found, elsewhere = _own(path, keys, golden), 0
     twice = [name for name, count in Counter(one.probe for _, one in found).items() if count > 1]
     if twice:
         at = [where for where, one in found if one.probe == twice[0]][1]
@@ -126,9 +129,8 @@ def _corrected(probe: Probe, relevant: tuple[Judgement, ...]) -> Probe:
     return replace(probe, relevant=relevant, irrelevant=tuple(irrelevant), forbidden=forbidden)
 
 
-def _own(path: Path, recordings: Sequence[Recording], golden: GoldenSet) -> list[tuple[str, Erratum]]:
+def _own(path: Path, keys: Keys, golden: GoldenSet) -> list[tuple[str, Erratum]]:
     probes = by_id(golden)
-    keys = _keys(recordings)
     found = []
     for number, line in read_json_lines(path):
         at = f"{path}:{number}"
@@ -164,13 +166,12 @@ def _own(path: Path, recordings: Sequence[Recording], golden: GoldenSet) -> list
     return found
 
 
-def _published(path: Path, recordings: Sequence[Recording], golden: GoldenSet) -> tuple[list[tuple[str, Erratum]], int]:
+def _published(path: Path, keys: Keys, golden: GoldenSet) -> tuple[list[tuple[str, Erratum]], int]:
     """Read the audit of LoCoMo; return also how many of its entries have a question that the set lacks."""
     entries = expect(read_json(path), list, str(path))
     questions: dict[str, list[Probe]] = {}
     for probe in golden.probes:
         questions.setdefault(str(probe.query), []).append(probe)
-    keys = _keys(recordings)
     found, elsewhere, others = [], 0, list[str]()
     for number, entry in enumerate(entries):
         at = f"{path}: [{number}]"
@@ -215,17 +216,13 @@ def _ids(evidence: Iterable[Any], at: str) -> list[str]:
     return list(dict.fromkeys(f"D{one[1]}:{one[2]}" for text in texts for one in _EVIDENCE.finditer(text)))
 
 
-def _named(ids: Iterable[str], keys: Mapping[str, None]) -> set[str]:
+def _named(ids: Iterable[str], keys: Collection[str]) -> set[str]:
     """Return the keys of the memories of some turns."""
     ends = tuple(f"/{one}#0" for one in ids)
     return {key for key in keys if key.endswith(ends)} if ends else set()
 
 
-def _keys(recordings: Sequence[Recording]) -> dict[str, dict[str, None]]:
-    return {one.conversation: dict.fromkeys(memory.key for memory in one.memories) for one in recordings}
-
-
-def _known(key: str, keys: Mapping[str, None], at: str) -> str:
+def _known(key: str, keys: Collection[str], at: str) -> str:
     if key not in keys:
         raise UnusableInput(f"{at}: relevant: the conversation has no memory {key!r}")
     return key

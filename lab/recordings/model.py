@@ -156,6 +156,11 @@ class Chat:
         return Recording(self.name, tuple(self.turns), memories, language=language, notes=tuple(notes))
 
 
+def keys_of(recordings: Iterable[Recording]) -> dict[str, frozenset[str]]:
+    """Return the keys of the memories of each conversation."""
+    return {one.conversation: frozenset(memory.key for memory in one.memories) for one in recordings}
+
+
 def in_birth_order(memories: Iterable[Memory]) -> tuple[Memory, ...]:
     """Return the memories with ``created_at = max(previous + 1, recorded time)``, in epoch milliseconds.
 

@@ -196,7 +196,7 @@ def write_report(
 def _corrected(run: RunDirectory, errata: Path | None) -> dict[str, Any] | None:
     if errata is None:
         return None
-    from lab.replay.corrected import with_errata
+    from lab.measures.corrected import with_errata
     from lab.report.errata import ceiling_sentence, means_table, sentence, summaries
 
     found = with_errata(run, errata)

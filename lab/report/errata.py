@@ -7,8 +7,8 @@ from typing import Any
 
 from lab.base.formatting import counted, number
 from lab.compare.paired import Comparison, Difference
+from lab.measures.corrected import Corrected
 from lab.measures.score import score_run, summarise
-from lab.replay.corrected import Corrected
 from lab.report.comparison import shown
 from lab.report.sections import Table
 from lab.runs.scores import read_gold

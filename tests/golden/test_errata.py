@@ -12,7 +12,7 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.golden.errata import corrected, read_errata
 from lab.golden.model import GoldenSet
-from lab.recordings.model import Recording
+from lab.recordings.model import keys_of
 from lab.recordings.readers import read_library
 from tests.commands import run_here
 
@@ -61,9 +61,9 @@ def locomo_set(tmp_path: Path) -> Path:
     return file
 
 
-def read(file: Path) -> tuple[tuple[Recording, ...], GoldenSet]:
+def read(file: Path) -> tuple[dict[str, frozenset[str]], GoldenSet]:
     library = read_library(file, "locomo")
-    return library.recordings, library.golden
+    return keys_of(library.recordings), library.golden
 
 
 def written(tmp_path: Path, entries: list[dict[str, Any]], name: str = "errors.json") -> Path:
@@ -76,8 +76,8 @@ def written(tmp_path: Path, entries: list[dict[str, Any]], name: str = "errors.j
 def test_the_published_audit_is_applied_to_what_it_corrects_and_to_nothing_else(
     tmp_path: Path, locomo_set: Path
 ) -> None:
-    recordings, golden = read(locomo_set)
-    found = read_errata(written(tmp_path, ENTRIES), recordings, golden)
+    keys, golden = read(locomo_set)
+    found = read_errata(written(tmp_path, ENTRIES), keys, golden)
     assert found.kinds() == {"wrong_citation": 1, "hallucination": 1}
     assert found.reach(golden) == {"conv-1": 2}
     tea, boat, plums = corrected(golden, found).probes
@@ -88,7 +88,7 @@ def test_the_published_audit_is_applied_to_what_it_corrects_and_to_nothing_else(
     assert [one.answer for one in found.entries] == [None, "plums"]
     # In the project's own form they say the same.
     own = written(tmp_path, found.lines(golden), "own.jsonl")
-    assert read_errata(own, recordings, golden).entries == found.entries
+    assert read_errata(own, keys, golden).entries == found.entries
 
 
 def test_a_question_that_the_set_lacks_is_counted(tmp_path: Path, locomo_set: Path) -> None:
@@ -161,8 +161,8 @@ def test_each_command_shows_corrected_figures_beside_the_others(tmp_path: Path, 
 
 
 def test_the_whole_audit_fits_the_five_conversations(shared: Callable[..., Path]) -> None:
-    recordings, golden = read(shared("data", "locomo"))
-    found = read_errata(shared("data", "locomo_audit", "errors.json"), recordings, golden)
+    keys, golden = read(shared("data", "locomo"))
+    found = read_errata(shared("data", "locomo_audit", "errors.json"), keys, golden)
     assert (len(found.entries), found.elsewhere) == (73, 0)
     assert sum(found.reach(golden).values()) == 73
     changed = sum(one != other for one, other in zip(corrected(golden, found).probes, golden.probes, strict=True))

@@ -14,6 +14,7 @@ from lab.base.errors import UnusableInput
 from lab.golden.errata import Errata, corrected, read_errata
 from lab.measures.inputs import judge
 from lab.measures.score import rank_measures
+from lab.recordings.model import keys_of
 from lab.replay.plan import plan_of
 from lab.replay.run import gold_of
 from lab.runs.directory import RunDirectory
@@ -56,7 +57,7 @@ def with_errata(run: RunDirectory, file: Path) -> Corrected:
     """
     plan = plan_of(run)
     golden = plan.library.golden
-    errata = read_errata(file, plan.recordings, golden)
+    errata = read_errata(file, keys_of(plan.recordings), golden)
     if not errata.entries:
         raise UnusableInput(f"{file}: none of its {errata.elsewhere} errata is of a probe of {run.path}")
     right = run.judged_by(gold_of(plan, corrected(golden, errata)))
