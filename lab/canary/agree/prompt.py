@@ -42,6 +42,10 @@ PREFIX, MARKED = "prefix", "marked"
 # Estimated tokens of a message of the host's own that stands last in every request, by version of the session's format:
 # on 2026.9.6, with no task running.
 TRAILING = {4: 88}
+# A compaction's summary, as the host sends it.
+_SUMMARY = (
+    "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
+)
 _STAMPED = regex(r"\[\w{3} \d{4}-\d{2}-\d{2} \d{2}:\d{2}")
 _FAILED = ("error", "aborted")
 
@@ -138,7 +142,10 @@ class Call(NamedTuple):
 
 
 def calls_of(entries: Iterable[Entry]) -> Iterator[Call]:
-    """Yield the calls of the model in the active branch of a session, in order."""
+    """Yield the calls of the model in the active branch of a session, in order.
+
+    Not repeated is that the host later joins a message that follows a command of the host with it, by one line break.
+    """
     messages: list[Message] = []
     places: dict[str, int] = {}
     user, at, session, part = None, 0, 0, 0
@@ -149,16 +156,17 @@ def calls_of(entries: Iterable[Entry]) -> Iterator[Call]:
         elif kind == "compaction":
             first = places.get(str(entry.value.get("firstKeptEntryId")), len(messages))
             summary, moved = entry.value.get("summary"), first - 1
-            messages = [Message("user", summary if isinstance(summary, str) else ""), *messages[first:]]
+            messages = [Message("user", _SUMMARY.format(summary)), *messages[first:]]
             places = {name: place - moved for name, place in places.items() if place > moved}
             at, part = max(at - moved, 0), part + 1
         elif kind in ("branch_summary", "custom_message"):
             messages.append(Message("user", text_of(entry.value.get("content") or entry.value.get("summary"))))
+        places[entry.id] = len(messages)
         message = entry.value.get("message") if kind == "message" else None
-        if not isinstance(message, dict):
+        # The host does not send its own replies.
+        if not isinstance(message, dict) or message.get("model") == HOST_MODEL:
             continue
         role, text = message.get("role"), text_of(message.get("content"))
-        places[entry.id] = len(messages)
         if role == "user":
             user, at = entry.id, len(messages)
             messages.append(Message("user", _stamped(text, entry, message)))
@@ -166,7 +174,7 @@ def calls_of(entries: Iterable[Entry]) -> Iterator[Call]:
             messages.append(Message("tool", text))
         elif role == "assistant":
             answer = Message("assistant", text + _tool_calls(message.get("content")))
-            if user is not None and message.get("model") != HOST_MODEL:
+            if user is not None:
                 usage = usage_of(message)
                 output = usage.output if usage else tokens(answer.text)
                 yield Call(session, part, user, at, messages, time_of(entry), usage, output)
@@ -271,7 +279,8 @@ class Row:
 class PromptCost:
     """What blocks cost in ``turns`` with ``calls`` of the model.
 
-    ``fixed`` are the tokens of tools and system prompt, None if unknown. ``reported`` sums the usage fields of the
+    ``fixed`` are the tokens of tools and system prompt, None if unknown; ``ratio`` is by how many tokens the provider's
+    count grows with each that the lab estimates, None with ``fixed``. ``reported`` sums the usage fields of the
     calls that have them, under the present configuration; ``without_usage`` calls have none. ``change`` is the
     candidate's means minus the present ones, with the block where the engine puts it.
     """
@@ -279,6 +288,7 @@ class PromptCost:
     turns: int
     calls: int
     fixed: int | None
+    ratio: float | None
     reported: Usage
     without_usage: int
     prices: Prices | None
@@ -291,6 +301,7 @@ class PromptCost:
             "turns": self.turns,
             "calls": self.calls,
             "fixed_tokens": self.fixed,
+            "ratio_of_tokens": self.ratio,
             "reported": self.reported._asdict() | {"calls": self.calls - self.without_usage},
             "prices": asdict(self.prices) if self.prices else None,
             "rows": [_row_as_json(row) for row in self.rows],
@@ -366,18 +377,22 @@ def cost_of(
     """Return what blocks cost; ``blocks`` maps an arm, a conversation and the id of a user's message to a block."""
     present = blocks[arms[0]]
     calls = [
-        (sent, block, session.trailing)
+        (sent, sent.end + block.tokens)
         for conversation, session in sessions.items()
         for sent in session.sent
         if (block := present[conversation].get(sent.user)) is not None
     ]
     if not calls:
         return None
-    usages = [sent.usage for sent, _, _ in calls if sent.usage is not None]
-    left = [sent.usage.prompt - sent.end - block.tokens for sent, block, _ in calls if sent.usage is not None]
+    counted = [(size, sent.usage) for sent, size in calls if sent.usage is not None]
     # Fewer tokens than those that stand last are no length of tools and system prompt.
-    rest = round(median(left)) if left else 0
-    fixed = rest if rest > max(trailing for _, _, trailing in calls) else None
+    rest = round(median(usage.prompt - size for size, usage in counted)) if counted else 0
+    fixed = rest if rest > max(session.trailing for session in sessions.values()) else None
+    grown = [
+        (size - before, usage.prompt - less.prompt)
+        for (before, less), (size, usage) in pairwise(counted)
+        if size > before
+    ]
     provider = prices or _UNPRICED
     # A host may set its first mark before the end of the system prompt. Only that is read after another block.
     reads = [
@@ -407,8 +422,9 @@ def cost_of(
         sum(map(len, before.values())),
         len(calls),
         fixed,
-        Usage(*(sum(counts) for counts in zip(*usages, strict=True))) if usages else Usage(0, 0, 0, 0),
-        len(calls) - len(usages),
+        sum(more for _, more in grown) / sum(size for size, _ in grown) if fixed and grown else None,
+        Usage(*(sum(usage[at] for _, usage in counted) for at in range(4))),
+        len(calls) - len(counted),
         prices,
         tuple(
             _row(*key, {name: [_values(one, prices) for one in some] for name, some in of.items()})
@@ -453,7 +469,8 @@ def turns_of(
 
     ``fixed`` and ``mark`` are tokens of tools and system prompt: all of them, and those before the host's first mark.
     """
-    head = max((fixed or 0) - session.trailing, 0)
+    trailing = session.trailing if fixed else 0
+    head = (fixed or 0) - trailing
     if provider.cache == MARKED:
         mark = head if mark is None else min(mark, head)
     found: dict[str, Turn] = {}
@@ -470,7 +487,7 @@ def turns_of(
         if fixed is not None:
             cached = cached // provider.step * provider.step if cached >= provider.least else 0
         if provider.cache == MARKED and (fixed is None or total >= provider.least):
-            written = max(total - session.trailing - cached, 0)
+            written = max(total - trailing - cached, 0)
         if sent.user in found:
             turn = found[sent.user]
             found[sent.user] = Turn(

@@ -142,11 +142,15 @@ def _show_prompt(cost: PromptCost) -> None:
         for row in cost.rows
     ]
     emit_table([*heading, *([price] if price else [])], rows)
-    fixed = f"{cost.fixed:,} tokens of tools and system prompt" if cost.fixed else "no tools and no system prompt"
+    fixed = (
+        f"{cost.fixed:,} tokens of tools and system prompt"
+        if cost.fixed
+        else "no tools and no system prompt, as the usage fields of the sessions do not give their length"
+    )
+    ratio = f"; the provider counts {cost.ratio:.2f} where the estimate is 1" if cost.ratio is not None else ""
     emit_folded(
-        f"Means of {cost.turns:,} turns, in the lab's estimate of tokens, with {fixed} in each of "
-        f"{cost.calls:,} prompts"
-        + ("." if cost.fixed else ": the usage fields of the sessions do not give their length.")
+        f"Means of {cost.turns:,} turns in the lab's estimate of tokens{ratio}. Each of the {cost.calls:,} prompts has "
+        f"{fixed}."
     )
     emit()
     emit_table(

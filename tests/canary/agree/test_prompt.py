@@ -140,7 +140,8 @@ def test_message_with_a_time_keeps_it_before_the_block() -> None:
 
 def test_usage_gives_the_length_of_tools_and_system_prompt() -> None:
     found = cost(two_turns(1000), {"0": A, "2": B}, trailing=40)
-    assert found.fixed == 1000
+    # The second prompt is 15 tokens longer, as estimated.
+    assert (found.fixed, found.ratio) == (1000, 1.0)
     assert found.reported == Usage(1000 + 30 + 1000 + 45, 0, 0, 14)
     # What stands last in every request is in no prefix.
     assert means(row(found, "present", BEFORE)) == pytest.approx((960 / 1045, 2075, 960))
@@ -203,9 +204,10 @@ def test_cache_that_was_not_used_for_its_minutes_is_empty() -> None:
 
 def test_compaction_and_reset_begin_the_messages_anew() -> None:
     log = two_turns(1000)
-    log.put("compaction", summary="s" * 39, firstKeptEntryId="2")
+    # What the host writes around a summary has 107 characters.
+    log.put("compaction", summary="s" * 12, firstKeptEntryId="2")
     log.user("f" * 39)
-    log.agent("g" * 19, 1055)
+    log.agent("g" * 19, 1075)
     log.put("reset")
     log.user("h" * 39)
     log.agent("i" * 19, 1030)
@@ -213,12 +215,12 @@ def test_compaction_and_reset_begin_the_messages_anew() -> None:
     assert [len(call.messages) for call in calls[-1:]] == [1 + 1]
     sent = sent_in(log)
     # The summary, the second turn with its answer, and the new one; then only the new one.
-    assert [(one.session, one.part, one.end) for one in sent] == [(0, 0, 10), (0, 0, 25), (0, 1, 35), (1, 2, 10)]
+    assert [(one.session, one.part, one.end) for one in sent] == [(0, 0, 10), (0, 0, 25), (0, 1, 55), (1, 2, 10)]
     blocks = dict.fromkeys(("0", "2", "5", "8"), A)
     found = row(cost(log, blocks, FREE), NONE, NONE)
     assert found.kept is not None
     # The last turn is the first of its session.
-    assert found.kept.mean == pytest.approx((1010 / 1025 + 1000 / 1035) / 2)
+    assert found.kept.mean == pytest.approx((1010 / 1025 + 1000 / 1055) / 2)
 
 
 @pytest.mark.parametrize("bad", [None, -1, 3.5, True, "3"])
