@@ -181,7 +181,7 @@ def judge(
     def show(verdict: Verdict) -> None:
         asked = arguments(judged.manifest) if judged else None
         turn = worse_turn(judged, verdict) if judged else None
-        emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts}, turn)
+        emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts, "AUDIT2": control}, turn)
         beside_errata.show()
         emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
 

@@ -171,7 +171,7 @@ def _after_pass(verdict: Verdict, folder: str) -> Action:
         name = verdict.candidate or "NAME"
         return Action("Nothing has to be done. To approve this run as the baseline:", _approve(name, folder))
     if verdict.audit is not None:
-        return Action("Leave the engine as it is, and audit the next window.", AUDIT)
+        return Action("Leave the engine as it is, and audit the next window.", _audit_command(verdict))
     return Action(
         f"Try {verdict.candidate} on a live engine for a limited time, and judge its receipts.",
         "lab gate AUDIT --policy stage-b",
@@ -247,7 +247,7 @@ def _command_of(verdict: Verdict, folder: str) -> str | None:
         return f"{judge_command(verdict, folder)} {found[1]}"
     if verdict.audit is not None and not verdict.run:
         # The log of a live engine goes on, so a later audit has more receipts.
-        return f"{AUDIT} && {judge_command(verdict, folder)}"
+        return f"{_audit_command(verdict)} && {judge_command(verdict, folder)}"
     named = _COMMAND.search(text)
     if named and named[1] == POOL:
         return POOLED
@@ -258,4 +258,15 @@ def judge_command(verdict: Verdict, folder: str) -> str:
     """Return the command that gives this verdict."""
     file = verdict.evidence.policy_file if verdict.evidence else None
     judged = [folder] if verdict.run else ["AUDIT"]
-    return join(["lab", "gate", *judged, "--policy", Path(file).name if file else verdict.policy])
+    policy = ["--policy", Path(file).name if file else verdict.policy]
+    return join(["lab", "gate", *judged, *policy, *(["--control", "AUDIT2"] if _has_waits(verdict) else [])])
+
+
+def _audit_command(verdict: Verdict) -> str:
+    """Return the command that audits the log again, with the bounds of what recalls took if the verdict needs them."""
+    return AUDIT.replace(" LOG ", " LOG --home HOME ") if _has_waits(verdict) else AUDIT
+
+
+def _has_waits(verdict: Verdict) -> bool:
+    """Return whether rules compared what recalls took with a control."""
+    return any(line.kind == "wait" and line.limit is not None for line in verdict.lines)

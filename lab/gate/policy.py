@@ -479,7 +479,7 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
         require_measure(kept["measure"], where)
         _within_range(kept, where)
     if kind == "wait":
-        kept["measure"] = f"p{100 * kept['quantile']:g} of recalls"
+        kept["measure"] = f"p{100 * kept['quantile']:g} of recalls in ms"
     elif kind == "latency":
         kept["measure"] = f"p{100 * kept['quantile']:g} {kept.get('stage', TOTAL)}"
     elif kind == "exact":

@@ -42,7 +42,7 @@ def _line(rule: Rule, audit: Mapping[str, Any], control: Mapping[str, Any] | Non
             return lacking(rule, f"{where} has {NO_TIMES}", ADD_TIMES)
     (low, high), (base_low, base_high) = (_bounds(one, rule.quantile) for one in (audit, control))
     ratio, more = rule.at_most_ratio or 1.0, rule.at_most_more_ms or 0.0
-    limit = f"at most {ratio:g} times that of the control and {more:g} ms more"
+    limit = f"at most {ratio:g} times the control's and {more:g} ms more"
     count, other = (int(one["latency"]["recalls"]) for one in (audit, control))
     if high is None or base_high is None:
         need = least_n(rule.quantile)
@@ -58,7 +58,9 @@ def _line(rule: Rule, audit: Mapping[str, Any], control: Mapping[str, Any] | Non
         f"{_between(low, high)} over {counted(count, 'recall')}, in the control {_between(base_low, base_high)} over "
         f"{other}; the policy requires {limit}: {conclusion}"
     )
-    numbers = {"candidate": high.value, "baseline": base_high.value, "low": low.low if low else 0.0, "high": high.high}
+    # The bound that decided.
+    decided = low if status == FAIL and low else high
+    numbers = {"candidate": decided.value, "low": low.low if low else 0.0, "high": high.high}
     settles = "more recalls in both windows" if status == INCONCLUSIVE else None
     return line(rule, status, why, settles, **numbers, n=count, limit=limit, confidence=LEVEL)
 

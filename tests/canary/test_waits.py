@@ -130,7 +130,12 @@ def test_recalls_outside_recorded_turns_are_counted() -> None:
 
 def test_recalls_of_sessions_that_overlap_have_the_bounds_of_all() -> None:
     (recall,), _ = recalls_of([Receipt(100, False)], [Span(20, 200), Span(90, 110), Span(0, 99)])
-    assert (recall.low, recall.high) == (100 - 90 - 1, 100 - 20 + 1)
+    # Nothing is known of the host's own part.
+    assert (recall.low, recall.high) == (0, 100 - 20 + 1)
+    skipped = [Span(1_000 * at, 1_000 * at + 50) for at in range(1, 20)]
+    receipts = [Receipt(100, False), *(Receipt(turn.start + 4, True) for turn in skipped)]
+    (recall, *_), own = recalls_of(receipts, [Span(20, 200), Span(90, 110), Span(0, 99), *skipped])
+    assert (own, recall.low, recall.high) == (5, 100 - 90 - 1 - 5, 100 - 20 + 1)
     assert recalls_of([Receipt(100, True)], [Span(20, 200), Span(90, 110)]) == ([], None)
 
 

@@ -58,8 +58,8 @@ def judged(policy: Policy, audit: dict[str, Any], control: dict[str, Any] | None
 def test_wait_rule_is_relative_to_the_control(tmp_path: Path, timed: Timed, slow: int, base: int, status: str) -> None:
     line = judged(mine(tmp_path), timed(slow), timed(base))
     assert line.status == status
-    assert "of recalls: between" in line.reason
-    assert line.limit == "at most 1.15 times that of the control and 100 ms more"
+    assert "of recalls in ms: between" in line.reason
+    assert line.limit == "at most 1.15 times the control's and 100 ms more"
     assert line.low is not None
     assert line.high is not None
     assert line.low <= 49 + slow <= line.high + 1
@@ -67,7 +67,7 @@ def test_wait_rule_is_relative_to_the_control(tmp_path: Path, timed: Timed, slow
 
 def test_wait_rule_without_data_says_what_is_missing(tmp_path: Path, timed: Timed, audit: dict[str, Any]) -> None:
     policy = mine(tmp_path)
-    assert judged(policy, timed(), None).reason == "p95 of recalls: needs a control; add --control AUDIT2"
+    assert judged(policy, timed(), None).reason == "p95 of recalls in ms: needs a control; add --control AUDIT2"
     for mine_, control, where in ((audit, timed(), "audit"), (timed(), audit, "control")):
         line = judged(policy, mine_, control)
         assert (line.status, f"the {where} has no bounds of what recalls took" in line.reason) == (ERROR, True)
@@ -113,6 +113,9 @@ def test_verdict_with_a_control_is_judged_again_with_it(tmp_path: Path, timed: T
     control.write_bytes(dump_json(timed()))
     done = run_here("gate", audit, "--policy", policy.where, "--control", control)
     assert done.returncode == 1, done.stdout + done.stderr
+    shown = " ".join(done.stdout.replace("\\\n", "").split())
+    assert "p95 of recalls in ms 2" in shown
+    assert f"--policy {policy.where} --control {control}" in shown
     verdict: Verdict = read_verdict(tmp_path / "verdict.json")
     assert rejudge(verdict, tmp_path).status == FAIL
     control.write_bytes(dump_json(timed(1)))

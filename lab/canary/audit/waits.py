@@ -5,7 +5,7 @@ before. The event ``trace.metadata`` is before the hook in which the engine reca
 recall took at most the time from the one to its receipt in the log. A part of this time is the host's own. Recalls that
 the engine skips show how long it is, because they do nothing: other recalls took at least the rest, if the host needs
 no longer before them. OpenClaw 2026.6 recalls before it records anything, and sometimes again after it; only the second
-recall has bounds.
+recall has bounds. It keeps the last 10 MB of the trajectory of a session.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def recalls_of(receipts: Sequence[Receipt], turns: Iterable[Span]) -> tuple[list
             found.append(Recall(ms, skipped, ms - max(starts) - ROUNDED, ms - min(starts) + ROUNDED))
     host = sorted(recall.high for recall in found if recall.skipped)
     if len(host) < LEAST:
-        return found, None
+        return [recall._replace(low=0.0) for recall in found], None
     # Of equal distributions, one more value is at most this order statistic with at least the share HOLDS.
     own = host[math.ceil(HOLDS * (len(host) + 1) - 1e-9) - 1]
     return [recall._replace(low=max(0.0, recall.low - own)) for recall in found], own
