@@ -75,6 +75,8 @@ class Prices:
         return math.fsum(count * price for count, price in parts) / 1e6
 
 
+# The largest number in a file of prices.
+_MOST = 1_000_000_000
 # The cache that is assumed where no prices are given.
 _UNPRICED = Prices("", 0.0, 0.0, 0.0, 0.0)
 
@@ -86,7 +88,8 @@ def read_prices(path: Path) -> Prices:
     for name in names[:5]:
         if name not in value:
             raise UnusableInput(f"{path}: has no {name}; it needs {', '.join(names[:5])}")
-    text_in(value, "currency", str(path))
+    if not text_in(value, "currency", str(path)).isprintable():
+        raise UnusableInput(f"{path}: currency: has a line break or a control character; give its name")
     if value.get("cache", PREFIX) not in (PREFIX, MARKED):
         raise UnusableInput(f"{path}: cache: expected {PREFIX!r} or {MARKED!r}, found {value['cache']!r}")
     for name in (name for name in names if name not in ("currency", "cache") and name in value):
@@ -95,8 +98,8 @@ def read_prices(path: Path) -> Prices:
         if isinstance(number, bool) or not isinstance(number, int if whole else int | float):
             kind = "a whole number" if whole else "a number"
             raise UnusableInput(f"{path}: {name}: expected {kind}, found {json_type(number)}")
-        if not math.isfinite(number) or number < least:
-            raise UnusableInput(f"{path}: {name}: expected {least} or more, found {number}")
+        if not least <= number <= _MOST:
+            raise UnusableInput(f"{path}: {name}: expected {least} to {_MOST:,}, found {number}")
     # A cache with marks has no steps.
     step = {"step": 1} if value.get("cache") == MARKED else {}
     return Prices(**{**step, **value})
@@ -155,7 +158,7 @@ def calls_of(entries: Iterable[Entry]) -> Iterator[Call]:
             messages, places, user, session, part = [], {}, None, session + 1, part + 1
         elif kind == "compaction":
             first = places.get(str(entry.value.get("firstKeptEntryId")), len(messages))
-            summary, moved = entry.value.get("summary"), first - 1
+            summary, moved = text_of(entry.value.get("summary")), first - 1
             messages = [Message("user", _SUMMARY.format(summary)), *messages[first:]]
             places = {name: place - moved for name, place in places.items() if place > moved}
             at, part = max(at - moved, 0), part + 1

@@ -124,3 +124,11 @@ def test_recalls_before_another_model_are_left_out(tmp_path: Path, receipt: Rece
     assert kept == log.recalls[2:]
     assert note == f"{file}:4: the engine got another model; 2 recalls before are left out"
     assert replace(log, engines=log.engines[:1]).recalls == log.recalls
+
+
+def test_two_receipts_of_one_turn_are_one_recall_with_two_blocks(tmp_path: Path, receipt: Receipt, line: Line) -> None:
+    log = tmp_path / "gateway.log"
+    first, other = receipt(["m1"]), receipt(["m2"])
+    lines = [line(first, at=0), line(first, at=1), line(other, at=30)]
+    log.write_text("".join(f"{one}\n" for one in lines), "utf-8")
+    assert [one.blocks for one in read_log([log]).recalls] == [2, 1]

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.canary.agree.logged import Logged
 from lab.canary.agree.prompt import (
     BEFORE,
     END,
@@ -28,12 +30,16 @@ from lab.canary.agree.prompt import (
     Usage,
     calls_of,
     cost_of,
+    prompt_cost,
     read_prices,
     sent_in,
     usage_of,
 )
 from lab.recordings.openclaw import read_branches
 from lab.recordings.openclaw.entries import Entry
+
+if TYPE_CHECKING:
+    from lab.runs.directory import RunDirectory
 
 FREE = Prices("EUR", 2.0, 0.5, 2.5, 10.0, least=0, step=1)
 
@@ -90,6 +96,12 @@ def means(one: Row) -> tuple[float | None, ...]:
     assert one.prompt is not None
     assert one.cached is not None
     return (one.kept.mean if one.kept else None), 2 * one.prompt.mean, 2 * one.cached.mean
+
+
+def total(one: Row) -> float:
+    """Return the cached tokens of three turns."""
+    assert one.cached is not None
+    return round(3 * one.cached.mean, 6)
 
 
 A, B = Block("a", 20, 0), Block("b", 20, 8)
@@ -180,6 +192,78 @@ def test_marked_cache_reads_nothing_behind_a_changed_mark() -> None:
     assert means(row(found, NONE, NONE))[1:] == pytest.approx((2035, 1010))
 
 
+def three_turns() -> Log:
+    log = two_turns(1000)
+    log.user("e" * 39)
+    log.agent("f" * 19, 1060)
+    return log
+
+
+def test_earlier_request_than_the_last_is_read_where_it_has_more_in_common() -> None:
+    marked = Prices("EUR", 2.0, 0.5, 2.5, 10.0, cache=MARKED, least=0, step=1)
+    # The third system prompt is the first one's, which was sent with 10 tokens of messages behind it.
+    found = cost(three_turns(), {"0": A, "2": B, "4": A}, marked)
+    assert total(row(found, "present", SYSTEM)) == 1000 + (1000 + 20 + 10)
+    # The first turn has no block, so its prompt is the longest marked one that does not change.
+    found = cost(three_turns(), {"0": NO_BLOCK, "2": A, "4": B}, marked)
+    assert total(row(found, "present", BEFORE)) == (1000 + 10) + (1000 + 10)
+    # Only what is read after a block tells where the first mark is.
+    log = three_turns()
+    log[3].value["message"]["usage"] |= {"input": 125, "cacheRead": 900}
+    log[5].value["message"]["usage"] |= {"input": 15, "cacheRead": 1025}
+    assert total(row(cost(log, {"0": A, "2": NO_BLOCK, "4": NO_BLOCK}, marked), "present", BEFORE)) == 900 + 1025
+
+
+def test_message_that_stands_last_is_not_written_to_the_cache() -> None:
+    marked = Prices("EUR", 2.0, 0.5, 2.5, 10.0, cache=MARKED, least=0, step=1)
+    found = row(cost(two_turns(1000), {"0": A, "2": B}, marked, trailing=40), "present", BEFORE)
+    assert found.written is not None
+    assert 2 * found.written.mean == pytest.approx((1030 - 40) + (1045 - 40 - 960))
+
+
+def test_answer_that_failed_and_reply_of_the_host_are_not_sent() -> None:
+    log = Log()
+    log.user("a" * 39)
+    log.agent("b" * 19)
+    log[1].value["message"]["stopReason"] = "error"
+    log.put("message", message={"role": "assistant", "model": "gateway-injected", "content": "x"})
+    log.agent("d" * 19)
+    assert [sent.end for sent in sent_in(log)] == [10, 10]
+
+
+def test_message_that_has_its_time_gets_no_other() -> None:
+    log = Log()
+    log.user("[Sun 2026-11-29 06:56 UTC] hello", timestamp="2026-11-29T06:57:10Z")
+    log.agent("b" * 19)
+    (call,) = calls_of(log)
+    assert call.messages[0].text == "[Sun 2026-11-29 06:56 UTC] hello"
+
+
+class Run:
+    """A run of one conversation, as far as its blocks are read."""
+
+    conversations = ("s",)
+
+    def read_receipts(self, _conversation: str, columns: tuple[str, ...]) -> pa.Table:
+        rows = [("p", "s/s/0", "a", 20, None), ("c", "s/s/0", "b", 10, None)]
+        return pa.table(dict(zip(columns, zip(*rows, strict=True), strict=True)))
+
+
+def test_host_that_calls_the_engine_twice_sends_two_blocks(tmp_path: Path) -> None:
+    log = two_turns()
+    lines = [{"type": "session", "version": 3, "id": "s"}, *(entry.value for entry in log)]
+    (tmp_path / "s.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines), "utf-8")
+    for blocks, tokens in ((1, 20), (2, 40)):
+        live = {"s/s/0": Logged(0, None, "", {}, blocks)}
+        found = prompt_cost(tmp_path, cast("RunDirectory", Run()), live, ("p", "c"))
+        assert found is not None
+        assert (found.turns, found.calls) == (1, 1)
+        prompt, other = row(found, "p", BEFORE).prompt, row(found, "c", BEFORE).prompt
+        assert prompt is not None
+        assert other is not None
+        assert (prompt.mean, other.mean) == (10 + tokens, 10 + tokens / 2)
+
+
 def test_calls_within_a_turn_read_the_block() -> None:
     log = Log()
     log.user("a" * 39)
@@ -260,12 +344,14 @@ def test_prices_are_read_from_json_and_toml(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"input": "2"}, "input: expected a number, found a string"),
-        ({"cached": -0.1}, "cached: expected 0 or more, found -0.1"),
+        ({"cached": -0.1}, "cached: expected 0 to 1,000,000,000, found -0.1"),
         ({"output": True}, "output: expected a number"),
-        ({"write": float("nan")}, "write: expected 0 or more, found nan"),
+        ({"write": float("nan")}, "write: expected 0 to 1,000,000,000, found nan"),
+        ({"minutes": 10**400}, "minutes: expected 0 to 1,000,000,000, found 1000"),
         ({"currency": " "}, "currency: expected text"),
+        ({"currency": "E\nU"}, "currency: has a line break"),
         ({"cache": "lru"}, "cache: expected 'prefix' or 'marked', found 'lru'"),
-        ({"step": 0}, "step: expected 1 or more, found 0"),
+        ({"step": 0}, "step: expected 1 to 1,000,000,000, found 0"),
         ({"least": 1.5}, "least: expected a whole number"),
         ({"inputs": 1}, "unknown key 'inputs'"),
     ],
