@@ -97,7 +97,7 @@ class StoredVectors:
         """Return float32 ``[len(keys), dimension]``."""
         import numpy as np
 
-        return self.matrix[[self.rows[key] for key in keys]].astype(np.float32)
+        return self.matrix[[self.rows[key] for key in keys]].astype(np.float32, copy=False)
 
 
 def stored_vectors(

@@ -40,7 +40,7 @@ from lab.embedding.address import stays_private
 from lab.embedding.cache import cache_folder
 from lab.embedding.vectors import StoredVectors, stored_vectors
 from lab.golden.model import GoldenSet
-from lab.recordings.model import MEDIA, PROVENANCE, UNKNOWN, Memory, Recording, read_refs
+from lab.recordings.model import MEDIA, PROVENANCE, UNKNOWN, Memory, read_refs
 from lab.recordings.readers import Library, check_probes
 from lab.replay.scopes import scope_notes
 from lab.retrieval.quiet import in_table
@@ -296,7 +296,8 @@ def with_stored(library: Library, stored: Stored) -> Library:
         sorted(part, key=lambda memory: (memory.created_at, memory.key)) for part in (stored.memories, stored.others)
     )
     for recording in library.recordings:
-        placed = tuple(_placed(memory, recording, *stored.over_time.get(memory.key, (None, None))) for memory in rows)
+        times = [turn.time_ms for turn in recording.turns]
+        placed = tuple(_placed(memory, times, *stored.over_time.get(memory.key, (None, None))) for memory in rows)
         if recording.memories:
             notes.append(f"{recording.conversation}: its own {len(recording.memories)} memories are ignored")
         younger = sum(memory.visible_from > len(recording.turns) for memory in placed)
@@ -323,17 +324,19 @@ def _identity(memory: Memory) -> list[object]:
     return [*values[: -len(PROVENANCE)], *(provenance if any(provenance) else ()), *([] if due is None else [due])]
 
 
-def _placed(memory: Memory, recording: Recording, seen: int | None, gone: int | None) -> Memory:
+def _placed(memory: Memory, times: Sequence[int], seen: int | None, gone: int | None) -> Memory:
     """Return the memory with its first visible turn; past the end of the recording if it is later than any probe.
 
-    It is visible from ``seen``, or its creation, to ``gone``, in epoch ms.
+    It is visible from ``seen``, or its creation, to ``gone``; these and the ``times`` of the turns are epoch ms.
     """
-    times = [turn.time_ms for turn in recording.turns]
     since = memory.created_at if seen is None else seen
     first = bisect_left(times, since)
     # Probes from outside come a millisecond after the last turn.
     first += first == len(times) and since > times[-1] + 1
     until = None if gone is None else max(first, bisect_left(times, gone))
+    # A copy of every memory for each conversation would take longer than the rest.
+    if (memory.visible_from, memory.visible_until) == (first, until):
+        return memory
     return replace(memory, visible_from=first, visible_until=until)
 
 

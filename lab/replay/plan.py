@@ -115,12 +115,12 @@ class Plan:
         sampled = sorted(must, key=lambda key: draw(self.request.seed, f"hard {key}"))[: self.request.hard_rules]
         hard, detect = frozenset(sampled), self.request.categories == "detected"
         return tuple(
-            replace(
+            _with(
                 memory,
-                label=labels.get(memory.key, UNKNOWN),
-                category=(detect_category(memory.text) if detect else None) or memory.category,
-                scope=memory.scope or GLOBAL,
-                hard_rule=memory.hard_rule or memory.key in hard or is_hard_rule(memory.text),
+                labels.get(memory.key, UNKNOWN),
+                (detect_category(memory.text) if detect else None) or memory.category,
+                memory.scope or GLOBAL,
+                memory.hard_rule or memory.key in hard or is_hard_rule(memory.text),
             )
             for memory in recording.memories
         )
@@ -183,6 +183,13 @@ class Plan:
     def recall_points(self) -> dict[str, int]:
         """Return the number of recall points of each conversation."""
         return {recording.conversation: len(self.recall_points_of(recording)) for recording in self.recordings}
+
+
+def _with(memory: Memory, label: str, category: str, scope: str, hard_rule: bool) -> Memory:
+    """Return a memory with some fields. Most have them already, and a copy of every one would take longer."""
+    if (memory.label, memory.category, memory.scope, memory.hard_rule) == (label, category, scope, hard_rule):
+        return memory
+    return replace(memory, label=label, category=category, scope=scope, hard_rule=hard_rule)
 
 
 def make_plan(

@@ -10,7 +10,7 @@ a text of one line a sentence (E-72). Its key is ``<turn>#<ordinal>``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from lab.replay.memories_from import is_address, read_stored, with_stored
 from lab.replay.plan import Plan, make_plan
 from lab.replay.sources import Announce, open_sources, play_of, prepare, tools_of
 from lab.replay.timeline import births
+from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Haystack
 from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.capture.candidates import detect_category, split_candidates
@@ -260,6 +261,33 @@ def make_drawn_pool(
         turns += [PooledTurn(key, _shuffled(key, items, request.seed)) for key, items in ranks.items()]
         announce(progress.next(f"{recording.conversation}: {counted(len(ranks), 'turn')} pooled"))
     return _pool(plan, depth, turns), drawn
+
+
+def pool_of(run: RunDirectory, keys: Collection[str], depth: int) -> Pool:
+    """Pool the first ``depth`` items that each arm of a run returned at some of its turns."""
+    turns: list[PooledTurn] = []
+    asked, resolved = ReplayRequest.of_manifest(run.manifest.asked), run.manifest.resolved
+    for conversation in run.conversations:
+        ranks: dict[str, dict[str, dict[str, int]]] = {}
+        for row in run.read_receipts(conversation, ("arm", "turn", "item_id")).to_pylist():
+            if row["turn"] in keys:
+                of_turn = ranks.setdefault(row["turn"], {})
+                for rank, item in enumerate(row["item_id"][:depth], 1):
+                    of_turn.setdefault(item, {})[row["arm"]] = rank
+        turns += [PooledTurn(key, _shuffled(key, items, asked.seed)) for key, items in ranks.items()]
+    return Pool(
+        depth,
+        tuple(run.arms),
+        asked.seed,
+        asked.path,
+        asked.format,
+        resolved.memories,
+        asked.memories_from,
+        asked.scope,
+        digest([dict(resolved.recordings), resolved.memories, resolved.memories_from]),
+        tuple(turns),
+        origin=asked.origin if run.manifest.origins and run.manifest.origins.left_out else (),
+    )
 
 
 def material(pool: Pool, recordings: Path | None = None, memories_from: str | None = None) -> dict[str, Recording]:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, CannotWrite, LabError, UnusableInput
 from lab.base.files import digest, dump_json, only_writer, write_atomically
@@ -28,7 +28,7 @@ from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.events import SEARCHES
 from lab.recordings.host_prompts import Suspect
 from lab.recordings.inventory import Passed
-from lab.recordings.model import Memory, Recording, Turn
+from lab.recordings.model import EQUAL, Memory, Recording, Turn
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached
@@ -283,13 +283,16 @@ def run_replay(
     use_cache: bool = True,
     announce: Announce = lambda _: None,
     made: Mapping[str, Arm] | None = None,
+    earlier: Iterable[RunDirectory] = (),
 ) -> Outcome:
     """Replay a request, or a shard of it, into the folder ``out``.
 
     It uses ``jobs`` processes of this machine, or the workers of ``dask`` (``local``, or a scheduler's address). A
     conversation that fails is listed in failures.jsonl and the others continue; a full or read-only disk ends the
     replay. ``made`` are existing arms by name. Without ``use_cache``, cached candidates are neither read nor written:
-    every search is run. Raises :class:`lab.base.errors.InUse` while another process writes into ``out``, and
+    every search is run. What runs ``earlier`` replayed from the same inputs is copied from them; the caller must know
+    that what no :class:`Content` covers is the same: stored vectors, and rows of a store that are no memories. Raises
+    :class:`lab.base.errors.InUse` while another process writes into ``out``, and
     :class:`lab.replay.admission.Refused` for an external arm that does not prove what it is named for.
     """
     plan = make_plan(request, made=made or {})
@@ -309,7 +312,37 @@ def run_replay(
         )
         if proofs is not None:
             write_atomically(out / ADMISSION, proofs)
+        _take_over(earlier, run, plan)
         return _replay_into(run, plan, jobs, dask, use_cache, announce)
+
+
+# What may differ between two runs of which conversations are copied, because it is compared for each conversation.
+_BY_CONVERSATION = frozenset({"recordings", "conversations", "golden", "memories_from", "vectors", "faults", EQUAL})
+
+
+def _take_over(earlier: Iterable[RunDirectory], run: RunDirectory, plan: Plan) -> None:
+    """Copy the conversations that earlier runs replayed from the same inputs with the same code."""
+    missing = set(run.assigned).difference(run.done())
+    keys = {each.conversation: {point.key for point in plan.recall_points_of(each)} for each in plan.recordings}
+    for before in earlier if missing else ():
+        if _of_all(before) != _of_all(run) or decisive(before.manifest.environment, run.manifest.environment):
+            continue
+        changed = {*before.manifest.resolved.faults} ^ {*run.manifest.resolved.faults}
+        at = {spec.partition("=")[2] for spec in changed}
+        if not at <= set().union(*keys.values()):
+            # A fault at a share of the turns, or at all.
+            continue
+        for conversation in missing.intersection(before.done()):
+            is_same = before.manifest.contents.get(conversation) == run.manifest.contents[conversation]
+            if is_same and at.isdisjoint(keys[conversation]):
+                _copied(before, run, conversation, is_done=False)
+                missing.discard(conversation)
+        if not missing:
+            break
+
+
+def _of_all(run: RunDirectory) -> dict[str, Any]:
+    return {name: value for name, value in to_json(run.manifest.resolved).items() if name not in _BY_CONVERSATION}
 
 
 def _replay_into(

@@ -168,6 +168,8 @@ def row_vectors(
     import numpy as np
 
     known = np.array([stored is not None and row.position is not None and row.key in stored for row in rows], bool)
+    if stored is not None and known.all():
+        return stored.of([row.key for row in rows])
     zero = np.array([as_stored and not row.embedded for row in rows], bool) & ~known
     computed = vectors.of([embedded_text(row.index_text, limits) for row in compress(rows, ~(known | zero))], DOCUMENT)
     if len(computed) == len(rows):

@@ -42,6 +42,8 @@ ENGLISH: tuple[str, ...] = tuple(_WORDS.split())
 # Whether a text must not be kept in a readable form.
 IsPrivate = Callable[[str], bool]
 _RUN = regex(r"\w+")
+# Letters and digits as str.isalnum has them.
+_RUNS = regex(r"[^\W_]+")
 # How many texts are tokenised in one call, and a word that stands between two of them; it is its own stem.
 JOINED, MARK = 64, "xqzvxqzv"
 
@@ -115,7 +117,7 @@ class ScanWords:
     def _split(text: str) -> list[str]:
         if len(text) > 1 and text[0] == text[-1] == '"':
             return []
-        return "".join(character if character.isalnum() else " " for character in text).split()
+        return _RUNS.findall(text)
 
 
 class Tokens:

@@ -90,7 +90,9 @@ class Stubs:
                     if stubs.fault == "down":
                         return self._send(503, b'{"error": {"message": "down"}}')
                     size = 8 if stubs.fault == "dimensions" else DIMENSIONS
-                    vectors = [{"index": 0, "embedding": _vector(str(request["input"]), size)}]
+                    given = request["input"]
+                    texts = given if isinstance(given, list) else [given]
+                    vectors = [{"index": at, "embedding": _vector(text, size)} for at, text in enumerate(texts)]
                     return self._send(200, json.dumps({"data": vectors, "model": request["model"]}).encode())
                 message, usage = stubs.answer(request)
                 answer: dict[str, Any] = {"id": "c", "created": 1, "model": "stub-chat"}
@@ -215,6 +217,12 @@ class Home:
                     return time.monotonic() - begun
             except OSError:
                 time.sleep(0.5)
+
+    @property
+    def process(self) -> int:
+        """The id of the gateway's process."""
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self) -> None:
         """End the gateway."""

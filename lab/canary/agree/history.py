@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lab.base.times import epoch_ms
 from lab.canary.agree.logged import Logged
-from lab.replay.memories_from import DELETED, VISIBLE
+from lab.replay.memories_from import DELETED, VISIBLE, read_stored
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.table.schema import BOOTSTRAP, TABLE
 
@@ -76,6 +76,22 @@ def seen_late(recalls: Sequence[Logged], created: Mapping[str, int]) -> dict[str
             seen[waiting[at][0]] = one.time_ms
             at += 1
     return seen
+
+
+def has_grown(before: Path, now: Path) -> bool:
+    """Return whether a store has the vectors that an earlier copy of it has, and the same rows that are no memories.
+
+    Rows may have been added and deleted. False if there is no such copy.
+    """
+    import numpy as np
+
+    if before == now or not before.is_dir():
+        return before == now
+    older, newer = (read_stored(store, vectors=True) for store in (before, now))
+    if older.vectors is None or newer.vectors is None or older.others != newer.others:
+        return False
+    shared = [key for key in older.vectors.rows if key in newer.vectors]
+    return np.array_equal(older.vectors.of(shared), newer.vectors.of(shared))
 
 
 def created_in(table: pa.Table) -> dict[str, int]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.base.errors import NotComparable
+from lab.base.errors import NotComparable, UnusableInput
 from lab.base.progress import each_once
+from lab.canary.cli.canary import seconds_of
 from lab.cli.output import announce, emit, emit_folded, emit_next, emit_table
 from lab.cli.results import Result
 
@@ -50,32 +55,60 @@ def shadow(
         "reports/shadow"
     ),
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+    follow: Annotated[
+        str | None,
+        typer.Option(metavar="EVERY", help="Look again every 90s, 10m or 4h, if the log has grown, until it is ended."),
+    ] = None,
+    period: Annotated[str | None, typer.Option("--for", help="End --follow after 90m, 4h or 30d.")] = None,
 ) -> Result:
     """Try a configuration on the recalls that a live engine made.
 
-    Every recall in the gateway's log is made again over the sessions and the store of HOME, first under its own
-    configuration: its blocks must equal the injected ones in 97 % of the recalls, or nothing is said about the
-    candidate. Then under the candidate: what would change, with intervals by session. Call it again to catch up. Exit
-    codes: 0 done, 3 the lab's blocks differ from the injected ones or nothing is logged, 2 unusable input, 4 a replay
-    failed.
+    Every recall in the gateway's log is made again over the sessions and the store of HOME, under its own configuration
+    and the candidate. Its own blocks must equal the injected ones in 97 % of the recalls, or nothing is said about the
+    candidate; else what would change, with intervals by session. Call it again to catch up: only sessions with
+    something new are replayed. Exit codes: 0 done, 3 the lab's blocks differ from the injected ones or nothing is
+    logged, 2 unusable input, 4 a replay failed.
     """
     from lab.canary.agree.prompt import read_prices
+    from lab.canary.rollout.follow import log_files
+    from lab.canary.rollout.shadow import forget
     from lab.canary.rollout.shadow import shadow as made
     from lab.cli.baseline import today
     from lab.host.home import look
 
-    found = made(
-        look(home, store=store, log=log),
-        candidate,
-        out,
-        embedder=embedder,
-        date=today(),
-        prices=read_prices(prices) if prices is not None else None,
-        jobs=jobs,
-        announce=each_once(announce),
-    )
-    error = None if found.proof.holds else NotComparable(_not_proven(found))
-    return Result(found, lambda found: _show(found, out), error=error)
+    if period and not follow:
+        raise UnusableInput("--for: is the time after which --follow ends; give --follow too")
+    pause = seconds_of(follow, "--follow") if follow else None
+    until = time.monotonic() + (seconds_of(period, "--for") if period else math.inf)
+    costs = read_prices(prices) if prices is not None else None
+    tell = each_once(announce)
+
+    def looked(before: Shadow | None = None) -> Result:
+        host = look(home, store=store, log=log)
+        sizes = partial(_sizes, log_files(host.log) if host.log else list)
+        seen = sizes()
+        found = made(host, candidate, out, embedder=embedder, date=today(), prices=costs, jobs=jobs, announce=tell)
+        if before is not None:
+            forget(before, found)
+        missing = None if found.proof.holds else NotComparable(_not_proven(found))
+
+        def again() -> Result | None:
+            while pause is not None and time.monotonic() + pause < until:
+                time.sleep(pause)
+                if sizes() != seen:
+                    return looked(found)
+            if missing is not None:
+                raise missing
+            return None
+
+        return Result(found, lambda found: _show(found, out, is_first=before is None), then=again)
+
+    return looked()
+
+
+def _sizes(files: Callable[[], list[Path]]) -> list[tuple[Path, int]]:
+    """Return the sizes of files that are there."""
+    return [(file, file.stat().st_size) for file in files() if file.exists()]
 
 
 def _not_proven(found: Shadow) -> str:
@@ -86,10 +119,12 @@ def _not_proven(found: Shadow) -> str:
     )
 
 
-def _show(found: Shadow, out: Path) -> None:
+def _show(found: Shadow, out: Path, *, is_first: bool) -> None:
     from lab.canary.rollout.shadow import LEAST
 
     proof = found.proof
+    if not is_first:
+        emit()
     for note in found.notes:
         emit_folded(note)
     emit_folded(

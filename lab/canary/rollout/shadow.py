@@ -2,25 +2,36 @@
 
 First the lab proves itself: under the present configuration it must build the blocks that were really injected, as the
 receipts in the log describe them, in :data:`LEAST` of the recalls. A fault that a receipt names, such as a silent
-provider, counts as the cause of a difference only if the same fault in the lab makes the blocks equal. Then the
-candidate is replayed over the same sessions and store. Nothing is injected, and nothing is written below the home.
+provider, counts as the cause of a difference only if the same fault in the lab makes the blocks equal. Below that,
+nothing is said about the candidate, which is replayed over the same sessions and store. Nothing is injected, and
+nothing is written below the home.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, NotComparable, UnusableInput
-from lab.base.files import dump_json, write_atomically
+from lab.base.files import dump_json, remove_folder, remove_leftover_folders, write_atomically
 from lab.base.formatting import Announce, counted, silent
-from lab.canary.agree.history import created_in, deleted_rows, seen_late, write_store
-from lab.canary.agree.logged import FAULT_OF, Logged, difference, placed, read_log, since_last_change, untangled
+from lab.canary.agree.history import created_in, deleted_rows, has_grown, seen_late, write_store
+from lab.canary.agree.logged import (
+    FAULT_OF,
+    Logged,
+    Placed,
+    difference,
+    placed,
+    read_log,
+    since_last_change,
+    untangled,
+)
 from lab.canary.agree.prompt import Prices, PromptCost, prompt_cost
 from lab.canary.rollout.follow import log_files
 from lab.compare.paired import Difference, compare_arms
@@ -32,10 +43,10 @@ from lab.measures.score import score_and_write
 from lab.recordings.model import MUST
 from lab.recordings.origins import ALL
 from lab.recordings.readers import read_library
-from lab.replay.pool import Chosen, make_drawn_pool
+from lab.replay.pool import pool_of
 from lab.replay.run import run_replay
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.runs.directory import RunDirectory
+from lab.runs.directory import MANIFEST, RunDirectory, open_run
 from lab.runs.request import ReplayRequest
 from lab.systems.openclaw.config.file import embedder_of, read_value
 from lab.systems.openclaw.table.schema import TABLE
@@ -51,7 +62,7 @@ LEAST = 0.97
 TELLING, DEPTH = 20, 6
 # What is compared, apart from what is counted here.
 MEASURES = ("RepeatRate", "MustRepeat", "WrongScope", "InjectedItems", "InjectedTokens")
-SNAPSHOTS, PROOF, RUN, POOL, RECEIPT = "snapshots", "proof", "run", "pool", "shadow.json"
+SNAPSHOTS, STORES, RUNS, POOL, RECEIPT = "snapshots", "stores", "runs", "pool", "shadow.json"
 
 
 class Turn(NamedTuple):
@@ -98,7 +109,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """What a shadow found. The last fields are None unless the proof holds.
+    """What a shadow found. ``name`` is that of its runs. The last fields are None unless the proof holds.
 
     ``changed`` is the share of recalls whose block would change; ``must`` the difference of the share of must memories
     among those injected; ``comes`` and ``goes`` are the mean numbers of memories that come in and go out at a recall,
@@ -106,6 +117,7 @@ class Shadow:
     """
 
     snapshot: Snapshot
+    name: str
     notes: tuple[str, ...]
     proof: Proof
     run: RunDirectory | None = None
@@ -152,11 +164,11 @@ def shadow(
     jobs: int = 1,
     announce: Announce = silent,
 ) -> Shadow:
-    """Replay the logged recalls of a home under its own configuration and, if that proves itself, under another.
+    """Replay the logged recalls of a home under its own configuration and another.
 
-    ``out`` gets a snapshot of the home, ordinary runs, a pool of the most telling turns, and shadow.json. Raises
-    :class:`UnusableInput` for a home without a log or a store, :class:`NotComparable` if no recall has a turn, and
-    :class:`CannotMeasure` if a replay fails.
+    ``out`` gets a snapshot of the home, an ordinary run, a pool of the most telling turns, and shadow.json. What an
+    earlier look replayed from the same inputs is taken from its run. Raises :class:`UnusableInput` for a home without a
+    log or a store, :class:`NotComparable` if no recall has a turn, and :class:`CannotMeasure` if a replay fails.
     """
     if home.log is None or home.store is None:
         what = "log" if home.log is None else "LanceDB store"
@@ -191,44 +203,58 @@ def shadow(
         for recording in library.recordings
         if any(turn.key in found.at for turn in recording.turns)
     ]
+    text = dump_json(section)
+    # Another candidate has its own runs, and its own turns to judge.
+    tried = hashlib.sha256(text).hexdigest()[:8]
+    file = out / f"{CANDIDATE}-{tried}.json"
+    write_atomically(file, text, private=True)
     request = ReplayRequest(
         str(taken.path),
         "openclaw",
-        (f"{PRESENT}={taken.engine}",),
+        (f"{PRESENT}={taken.engine}", f"{CANDIDATE}={file}"),
         profile="upstream",
         scope="tags",
         recall_turns="user",
-        memories_from=str(taken.store if gone is None else _store_of(taken.store, out / f"store-{at}", gone)),
+        memories_from=str(taken.store if gone is None else _store_of(taken.store, out / STORES / at, gone)),
         vectors="stored",
         embedder=embedder,
         origin=(ALL,),
         # A run of conversations that are chosen by name is a trial.
         conversation=tuple(logged) if len(logged) < len(library.recordings) else (),
     )
-    proofs, without = out / f"{PROOF}-{at}", len(found.without)
-    proof, faults, made = _proof(request, proofs, found.at, without, jobs, announce)
-    if not proof.holds:
-        store = _store_of(taken.store, out / f"store-{at}-late", gone, recalls)
-        other = replace(request, memories_from=str(store))
-        again = _proof(other, out / f"{PROOF}-{at}-late", found.at, without, jobs, announce)
-        if again[0].holds:
-            late = again[0].equal - proof.equal
-            request, (proof, faults, made) = other, again
-            proof = replace(proof, late=late)
-    result = Shadow(taken, tuple(notes), proof)
-    if proof.holds:
-        text = dump_json(section)
-        # Another snapshot or another candidate has its own run, and its own turns to judge.
-        name = f"{at}-{hashlib.sha256(text).hexdigest()[:8]}"
-        file = out / f"{CANDIDATE}-{name}.json"
-        write_atomically(file, text, private=True)
-        both = replace(request, arms=(*request.arms, f"{CANDIDATE}={file}"), faults=faults)
-        result = _compared(result, both, out, name, made, jobs, announce)
-        if result.run is not None:
-            cost = prompt_cost(taken.path, result.run, made, (PRESENT, CANDIDATE), prices)
-            result = replace(result, prompt=cost)
+    remove_leftover_folders(out / RUNS)
+    replays = _Replays(out / RUNS, at, tried, jobs, announce)
+    proven = _proof(request, replays, "", found)
+    if not proven.proof.holds:
+        store = _store_of(taken.store, out / STORES / f"{at}-late", gone, recalls)
+        again = _proof(replace(request, memories_from=str(store)), replays, "-late", found)
+        if again.proof.holds:
+            proven = again._replace(proof=replace(again.proof, late=again.proof.equal - proven.proof.equal))
+    result = Shadow(taken, replays.name, tuple(notes), proven.proof)
+    if proven.proof.holds:
+        result = _compared(result, proven.run, out / f"{POOL}-{proven.run.path.name}.jsonl", proven.at)
+        cost = prompt_cost(taken.path, proven.run, proven.at, (PRESENT, CANDIDATE), prices)
+        result = replace(result, prompt=cost)
     write_atomically(out / RECEIPT, dump_json(result.as_json()), private=True)
     return result
+
+
+def forget(before: Shadow, now: Shadow) -> None:
+    """Remove what an earlier look left, once there is a later one at the same home and candidate."""
+    taken, out = before.snapshot.path, before.snapshot.path.parent.parent
+    if before.name == now.name:
+        return
+    gone = list((out / RUNS).glob(f"{before.name}*"))
+    # Another candidate may have been tried on the same snapshot.
+    if now.snapshot.path != taken and {*(out / RUNS).glob(f"{taken.name}-{'[0-9a-f]' * 8}*")} <= {*gone}:
+        gone += [taken, *(out / STORES).glob(taken.name), *(out / STORES).glob(f"{taken.name}-late")]
+    for path in gone:
+        # So that what a kill leaves is never taken for the whole.
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        path.rename(part)
+        remove_folder(part)
+    if before.pool is not None:
+        before.pool.unlink(missing_ok=True)
 
 
 def _store_of(store: Path, out: Path, gone: pa.Table | None, recalls: Sequence[Logged] | None = None) -> Path:
@@ -249,40 +275,77 @@ def _require_model(engine: Path, embedder: str) -> None:
         )
 
 
-def _proof(
-    request: ReplayRequest, out: Path, at: Mapping[str, Logged], without: int, jobs: int, announce: Announce
-) -> tuple[Proof, tuple[str, ...], dict[str, Logged]]:
-    """Compare the present blocks with the injected ones; return also the faults that restored equality."""
-    mine = _receipts(_replayed(request, out, jobs, announce))
+class _Replays(NamedTuple):
+    """The replays of a snapshot and a candidate, in ``folder``, beside those of earlier looks."""
+
+    folder: Path
+    snapshot: str
+    candidate: str
+    jobs: int
+    announce: Announce
+
+    @property
+    def name(self) -> str:
+        """The name of the runs, to which each adds its kind."""
+        return f"{self.snapshot}-{self.candidate}"
+
+    def of(self, request: ReplayRequest, kind: str) -> RunDirectory:
+        """Return the run of a request, with what earlier runs have of it."""
+        out = self.folder / f"{self.name}{kind}"
+        earlier = self._earlier(out, Path(str(request.memories_from)))
+        outcome = run_replay(request, out, jobs=self.jobs, announce=self.announce, earlier=earlier, use_cache=False)
+        if outcome.failures or outcome.run.manifest.failed:
+            raise CannotMeasure(f"{out}: recalls failed; see {out / 'failures.jsonl'}")
+        return outcome.run
+
+    def _earlier(self, out: Path, store: Path) -> Iterator[RunDirectory]:
+        """Yield the other runs of the candidate over this store or an earlier copy of it, the newest first."""
+        found = [open_run(file.parent) for file in self.folder.glob(f"*-{self.candidate}*/{MANIFEST}")]
+        for run in sorted(found, key=lambda run: (run.path / MANIFEST).stat().st_mtime_ns, reverse=True):
+            if run.path != out and has_grown(Path(str(run.manifest.asked["memories_from"])), store):
+                yield run
+
+
+class _Proven(NamedTuple):
+    """A proof, the run with its replay, and the recalls that were compared, by their turns."""
+
+    proof: Proof
+    run: RunDirectory
+    at: Mapping[str, Logged]
+
+
+def _proof(request: ReplayRequest, replays: _Replays, kind: str, logged: Placed) -> _Proven:
+    """Compare the present blocks with the injected ones, and again under the faults that receipts name."""
+    run = replays.of(request, kind)
+    mine = _receipts(run)
 
     def differs(key: str, one: Logged) -> str | None:
         return difference(one.receipt, mine[key])
 
-    found, exchanged = untangled(at, lambda key, one: differs(key, one) is None)
-    apart = {key: kind for key, one in found.items() if (kind := differs(key, one)) is not None}
+    found, exchanged = untangled(logged.at, lambda key, one: differs(key, one) is None)
+    apart = {key: what for key, one in found.items() if (what := differs(key, one)) is not None}
     named = {key: [FAULT_OF[fault] for fault in found[key].faults if fault in FAULT_OF] for key in apart}
-    faults = tuple(f"{fault}={key}" for key, some in named.items() for fault in some)
     restored = Counter[str]()
-    if faults:
-        again = _receipts(
-            _replayed(replace(request, faults=faults), out.with_name(f"{out.name}-faults"), jobs, announce)
-        )
+    if any(named.values()):
+        faults = tuple(f"{fault}={key}" for key, some in named.items() for fault in some)
+        faulty = replays.of(replace(request, faults=faults), f"{kind}-faults")
+        again = _receipts(faulty)
         for key in [key for key, some in named.items() if some]:
             if difference(found[key].receipt, again[key]) is None:
                 restored.update(named[key])
                 del apart[key]
-        faults = tuple(f"{fault}={key}" for key, some in named.items() if key not in apart for fault in some)
+        causes = tuple(f"{fault}={key}" for key, some in named.items() if key not in apart for fault in some)
+        if causes:
+            run = faulty if causes == faults else replays.of(replace(request, faults=causes), f"{kind}-causes")
     proof = Proof(
-        len(found), len(found) - len(apart), dict(restored), dict(Counter(apart.values())), without, exchanged
+        len(found),
+        len(found) - len(apart),
+        dict(restored),
+        dict(Counter(apart.values())),
+        len(logged.without),
+        exchanged,
     )
-    return proof, faults, found
-
-
-def _replayed(request: ReplayRequest, out: Path, jobs: int, announce: Announce) -> RunDirectory:
-    outcome = run_replay(request, out, jobs=jobs, announce=announce)
-    if outcome.failures or outcome.run.manifest.failed:
-        raise CannotMeasure(f"{out}: recalls failed; see {out / 'failures.jsonl'}")
-    return outcome.run
+    return _Proven(proof, run, found)
 
 
 def _receipts(run: RunDirectory) -> dict[str, Mapping[str, Any]]:
@@ -295,13 +358,9 @@ def _receipts(run: RunDirectory) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _compared(
-    proven: Shadow, request: ReplayRequest, out: Path, name: str, at: Iterable[str], jobs: int, announce: Announce
-) -> Shadow:
-    """Replay both configurations, and return what changes at the recalls that were logged."""
-    run = _replayed(request, out / f"{RUN}-{name}", jobs, announce)
+def _compared(proven: Shadow, run: RunDirectory, pool: Path, wanted: Container[str]) -> Shadow:
+    """Return what changes at the recalls that were logged, whose turns are ``wanted``."""
     score_and_write(run)
-    wanted = set(at)
     changed: dict[str, list[float]] = {}
     comes: dict[str, list[float]] = {}
     goes: dict[str, list[float]] = {}
@@ -344,7 +403,7 @@ def _compared(
         goes=clustered(goes),
         must=clustered(must) if must else None,
         differences=tuple(by_name[name] for name in MEASURES if name in by_name),
-        pool=_pooled(request, turns[:TELLING], out / f"{POOL}-{name}.jsonl", announce),
+        pool=_pooled(run, turns[:TELLING], pool),
     )
 
 
@@ -361,11 +420,10 @@ def _must_share(row: Mapping[str, Any]) -> float | None:
     return sum(label == MUST for label in labels) / len(labels) if labels else None
 
 
-def _pooled(request: ReplayRequest, turns: Sequence[Turn], file: Path, announce: Announce) -> Path | None:
+def _pooled(run: RunDirectory, turns: Sequence[Turn], file: Path) -> Path | None:
     """Pool the most telling turns to be judged, unless that was done; return the file, or None if nothing changes."""
     if not turns:
         return None
     if not file.exists():
-        pool, _ = make_drawn_pool(request, DEPTH, Chosen(keys=tuple(turn.key for turn in turns)), announce)
-        write_new(file, pool.as_bytes())
+        write_new(file, pool_of(run, {turn.key for turn in turns}, DEPTH).as_bytes())
     return file

@@ -6,9 +6,12 @@ import hashlib
 import json
 import re
 import shutil
+import sqlite3
 import struct
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +111,7 @@ def test_present_blocks_equal_the_injected_ones_before_a_candidate_is_told(
     # No text of a memory or a prompt is in the receipt.
     assert "cactus" not in (tmp_path / "out" / "shadow.json").read_text("utf-8")
     # What came out is an ordinary run with a pool, and a second call goes on from it.
-    run = Path(found["candidate"]["run"])
+    run = tmp_path / found["candidate"]["run"]
     assert lab("report", str(run), cwd=tmp_path).returncode == 0
     assert lab("explain", str(run), changed[0]["key"], cwd=tmp_path).returncode == 0
     again = lab(*words, "--json", cwd=tmp_path)
@@ -129,7 +132,7 @@ def test_nothing_is_said_of_a_candidate_if_the_present_blocks_differ(
     assert "would change" not in done.stdout
     found = json.loads((tmp_path / "out" / "shadow.json").read_text("utf-8"))
     assert found["candidate"] is None
-    assert not list((tmp_path / "out").glob("run-*"))
+    assert not list((tmp_path / "out").glob("pool-*"))
 
 
 @pytest.mark.parametrize("longer", [0, 7])
@@ -148,7 +151,7 @@ def test_a_fault_counts_as_a_cause_only_if_it_restores_equality(
     # What the engine would have logged at this turn without a vector, and the same with more than a fault explains.
     down = receipt_at(tmp_path / "down", turn)
     down["budget"] |= {key: down["budget"][key] + longer for key in ("beforeChars", "afterChars")}
-    was = receipt_at(tmp_path / "before" / f"proof-{snapshot.name}", turn)
+    was = receipt_at(tmp_path / found["candidate"]["run"], turn)
     log = home / "gateway.log"
     lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     (line,) = (line for line in lines if "autoRecall.receipt {" in line["message"] and receipt_in(line) == was)
@@ -227,13 +230,116 @@ def test_a_memory_that_was_deleted_later_is_in_the_blocks_before(
     assert found["notes"] == ["deleted later, and replayed until then: 1 memory"]
 
 
+SECOND = "dc41cebe-8f10-4032-87bd-52f98b1fe063"
+
+
+@pytest.fixture
+def earlier(home: Path, tmp_path: Path) -> Path:
+    """A copy of the home as it was five recalls after its second session began."""
+    host = tmp_path / "earlier"
+    shutil.copytree(home, host)
+    lines = (host / "gateway.log").read_text("utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if json.loads(line)["time"] < "2026-11-22T15:19:58"]
+    (host / "gateway.log").write_text("".join(kept), "utf-8")
+    (database,) = host.glob("agents/*/agent/*.sqlite")
+    with closing(sqlite3.connect(database)) as opened, opened:
+        opened.execute("DELETE FROM transcript_events WHERE session_id = ? AND created_at > 1795360798000", (SECOND,))
+    return host
+
+
+def found_in(folder: Path) -> Any:
+    """Return what a shadow found, without where it is and when it was looked for."""
+    found = json.loads((folder / "shadow.json").read_text("utf-8"))
+    del found["snapshot"], found["candidate"]["run"], found["candidate"]["pool"]
+    return found
+
+
+def instead(home: Path, other: Path) -> None:
+    """Put another state in the place of a home."""
+    home.rename(home.with_name("before"))
+    other.rename(home)
+
+
+def test_a_later_look_replays_only_the_sessions_with_something_new(
+    lab: Lab, home: Path, earlier: Path, endpoint: str, tmp_path: Path
+) -> None:
+    words = ("--candidate", "new.json", "--embedder", endpoint)
+    assert lab("canary", "shadow", "openclaw", *words, "--out", "undisturbed", cwd=tmp_path).returncode == 0
+    home.rename(tmp_path / "later")
+    earlier.rename(home)
+    done = lab("canary", "shadow", "openclaw", *words, "--out", "out", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count(": done (")) == (0, 2)
+    before = found_in(tmp_path / "out")
+    instead(home, tmp_path / "later")
+    done = lab("canary", "shadow", "openclaw", *words, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0
+    assert re.findall(r"^(\S+): done \(", done.stderr, re.MULTILINE) == [SECOND]
+    assert found_in(tmp_path / "out") == found_in(tmp_path / "undisturbed") != before
+    # A vector that was made again is another input of every session.
+    with quiet_lance():
+        table = import_lancedb().connect(str(home / "memory" / "lancedb")).open_table("memories")
+        row = table.to_arrow().slice(1, 1)
+        turned = [-value for value in row["vector"][0].as_py()]
+        table.update(where=f"id = '{row['id'][0].as_py()}'", values={"vector": turned})
+    done = lab("canary", "shadow", "openclaw", *words, "--out", "out", cwd=tmp_path)
+    assert done.stderr.count(": done (") >= 2
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "sight", ["snapshots/.*/*", "snapshots/*/snapshot.json", "runs/*/receipts/*", "runs/*/scores*"]
+)
+def test_a_shadow_that_was_killed_goes_on(
+    lab: Lab, home: Path, earlier: Path, endpoint: str, tmp_path: Path, sight: str
+) -> None:
+    words = ("canary", "shadow", "openclaw", "--candidate", "new.json", "--embedder", endpoint, "--out")
+    assert lab(*words, "undisturbed", cwd=tmp_path).returncode == 0
+    home.rename(tmp_path / "later")
+    earlier.rename(home)
+    for state in ("earlier", "later"):
+        seen = {*(tmp_path / "out").glob(sight)}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lab", *words, "out"], cwd=tmp_path, stderr=subprocess.DEVNULL
+        )
+        while process.poll() is None and {*(tmp_path / "out").glob(sight)} <= seen:
+            pass
+        process.kill()
+        process.wait()
+        if state == "earlier":
+            instead(home, tmp_path / "later")
+    assert lab(*words, "out", cwd=tmp_path).returncode == 0
+    assert found_in(tmp_path / "out") == found_in(tmp_path / "undisturbed")
+
+
+@pytest.mark.process
+def test_a_shadow_that_follows_keeps_its_last_look(home: Path, earlier: Path, endpoint: str, tmp_path: Path) -> None:
+    home.rename(tmp_path / "later")
+    earlier.rename(home)
+    words = ("canary", "shadow", "openclaw", "--candidate", "new.json", "--embedder", endpoint, "--json")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lab", *words, "--out", "out", "--follow", "1s"], cwd=tmp_path, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    first = json.loads(process.stdout.readline())
+    instead(home, tmp_path / "later")
+    second = json.loads(process.stdout.readline())
+    process.kill()
+    assert process.communicate()[0] == b""
+    assert (first["proof"]["recalls"], second["proof"]["recalls"]) == (15, 19)
+    assert json.loads((tmp_path / "out" / "shadow.json").read_text("utf-8")) == second
+    folders = [path for name in ("snapshots", "runs") for path in (tmp_path / "out" / name).iterdir()]
+    kept = [str(path.relative_to(tmp_path)) for path in folders]
+    assert kept == [second["snapshot"]["path"], second["candidate"]["run"]]
+    assert len(list((tmp_path / "out").glob("pool-*"))) == 1
+
+
 def receipt_in(line: dict[str, Any]) -> Any:
     return json.loads(line["message"].partition("receipt ")[2])
 
 
 def receipt_at(run: Path, turn: str) -> Any:
     rows = [row for file in sorted((run / "receipts").glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
-    return next(json.loads(row["receipt"]) for row in rows if row["turn"] == turn)
+    return next(json.loads(row["receipt"]) for row in rows if (row["arm"], row["turn"]) == ("present", turn))
 
 
 @pytest.mark.parametrize(
