@@ -208,19 +208,36 @@ def _tool_calls(content: object) -> str:
     )
 
 
+# The names of the four counts: OpenClaw's own, Anthropic's, and OpenAI's, whose prompt includes what was cached.
+_CACHED = "cached_tokens"
+_COUNTS = (
+    ("input", "input_tokens", "prompt_tokens"),
+    ("cacheRead", "cache_read_input_tokens", _CACHED),
+    ("cacheWrite", "cache_creation_input_tokens"),
+    ("output", "output_tokens", "completion_tokens"),
+)
+
+
 def usage_of(message: Mapping[str, Any]) -> Usage | None:
-    """Return the usage fields of an assistant's message; None if one is missing or no count, or if all are 0."""
+    """Return the usage fields of an assistant's message; None if one is missing or no count, or if all are 0.
+
+    Only what was written to a cache may be missing, as providers without marks do not count it.
+    """
     given = message.get("usage")
     if not isinstance(given, Mapping):
         return None
-    counts = []
-    for name in ("input", "cacheRead", "cacheWrite", "output"):
-        count = given.get(name)
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            return None
-        counts.append(count)
-    usage = Usage(*counts)
-    return usage if usage.prompt else None
+    details = given.get("prompt_tokens_details", given.get("input_tokens_details"))
+    fields = {**details, **given} if isinstance(details, Mapping) else given
+    counts = [next((fields[name] for name in names if name in fields), None) for names in _COUNTS]
+    if not any(name in fields for name in _COUNTS[2]):
+        counts[2] = 0
+    whole = [count for count in counts if isinstance(count, int) and not isinstance(count, bool) and count >= 0]
+    if len(whole) < len(counts):
+        return None
+    usage = Usage(*whole)
+    if not any(name in fields for name in _COUNTS[1][:2]):
+        usage = usage._replace(input=usage.input - usage.cache_read)
+    return usage if usage.input >= 0 and usage.prompt else None
 
 
 class Block(NamedTuple):

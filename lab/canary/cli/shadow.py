@@ -165,7 +165,7 @@ def _show_prompt(cost: PromptCost) -> None:
 
     emit()
     heading = ["blocks", "where they stand", "prefix kept", "tokens", "cached"]
-    price = f"{cost.prices.currency} per 1,000" if cost.prices else None
+    price = f"{cost.prices.currency} per 1,000 turns" if cost.prices else None
     rows = [
         [
             row.configuration,

@@ -321,6 +321,24 @@ def test_usage_that_is_no_count_is_left_out(bad: object) -> None:
     assert (found.without_usage, found.fixed, found.reported.prompt) == (1, 1000, 1030)
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"input_tokens": 5, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 0, "output_tokens": 1},
+        {"prompt_tokens": 12, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 7}},
+        {"input_tokens": 12, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 7}},
+        {"input": 5, "cacheRead": 7, "output": 1},
+    ],
+)
+def test_usage_is_read_under_the_names_of_providers(usage: dict[str, Any]) -> None:
+    assert usage_of({"usage": usage}) == Usage(5, 7, 0, 1)
+
+
+def test_usage_with_more_cached_tokens_than_the_prompt_is_left_out() -> None:
+    usage = {"prompt_tokens": 6, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 7}}
+    assert usage_of({"usage": usage}) is None
+
+
 def test_session_without_a_call_has_no_cost() -> None:
     log = Log()
     log.user("a" * 39)
