@@ -90,6 +90,12 @@ def judge(
             "[default: stage-b with AUDIT, else rollout]",
         ),
     ] = None,
+    candidate: Annotated[
+        str | None, typer.Option(metavar="ARM", help="Judge this arm. [default: that of the policy]")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="ARM", help="Compare it with this arm. [default: that of the policy]")
+    ] = None,
     control: Annotated[
         Path | None,
         typer.Option(
@@ -137,9 +143,15 @@ def judge(
     audit = read_audit(receipts) if receipts else None
     beside = read_audit(control) if control else None
     chosen = read_policy(policy or ("stage-b" if receipts else "rollout"))
+    if (candidate or baseline) and run is None:
+        raise UnusableInput("--candidate, --baseline: are arms of a run; add DIR")
+    if baseline and against:
+        raise UnusableInput("--baseline: with --against, the candidate is compared with the arm of its name in DIR2")
     folder = out or run or (receipts.parent if receipts else Path())
     try:
         judged = open_run(run) if run else None
+        if judged:
+            chosen = chosen.of_pair(candidate, baseline, judged.arms)
         verdict = judge_by(
             chosen,
             judged,

@@ -16,7 +16,7 @@ from lab.base.regex import regex
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, Line, deciding
 from lab.gate.measures import NO_GOLD
 from lab.gate.outputs import finding, rollback
-from lab.gate.policy import ACCEPT, DIFFERENCES, OF_AUDITS
+from lab.gate.policy import ACCEPT, DIFFERENCES, OF_AUDITS, OTHER_PAIR
 from lab.gate.verdict import Verdict
 from lab.replay.command import portable, replay_command
 
@@ -209,7 +209,7 @@ def _after_inconclusive(
 def _copied(verdict: Verdict) -> str | None:
     """Return the command that prints a shipped policy."""
     is_shipped = verdict.evidence is not None and verdict.evidence.policy_file is None
-    return join(["lab", "gate", "policies", "--show", verdict.policy]) if is_shipped else None
+    return join(["lab", "gate", "policies", "--show", verdict.policy.partition(" (")[0]]) if is_shipped else None
 
 
 def _more(lines: Sequence[Line], needs: Sequence[int]) -> str:
@@ -258,7 +258,10 @@ def judge_command(verdict: Verdict, folder: str) -> str:
     """Return the command that gives this verdict."""
     file = verdict.evidence.policy_file if verdict.evidence else None
     judged = [folder] if verdict.run else ["AUDIT"]
-    policy = ["--policy", Path(file).name if file else verdict.policy]
+    policy = ["--policy", Path(file).name if file else verdict.policy.partition(" (")[0]]
+    if OTHER_PAIR in verdict.policy:
+        policy += ["--candidate", str(verdict.candidate)]
+        policy += [] if verdict.against else ["--baseline", str(verdict.baseline)]
     return join(["lab", "gate", *judged, *policy, *(["--control", "AUDIT2"] if _has_waits(verdict) else [])])
 
 

@@ -105,8 +105,8 @@ def _again(verdict: Verdict, folder: Path, run: RunDirectory | None) -> Verdict:
         raise Stale(f"its status {verdict.status} does not follow from its rules, which say {derived}")
     if known is None:
         raise Unchecked("it does not record its policy and runs")
-    policy = _policy_of(verdict, known, folder)
     judged = (run or _run_of(verdict, folder)) if verdict.run else None
+    policy = _policy_of(verdict, known, folder, judged)
     if judged and judged.content != known.run:
         raise Stale("the run has changed since")
     control = None
@@ -122,16 +122,19 @@ def _again(verdict: Verdict, folder: Path, run: RunDirectory | None) -> Verdict:
     return judge(policy, judged, against=against, audit=audit, control=control)
 
 
-def _policy_of(verdict: Verdict, known: Inputs, folder: Path) -> Policy:
+def _policy_of(verdict: Verdict, known: Inputs, folder: Path, run: RunDirectory | None) -> Policy:
     """Return the policy of a verdict, from where its file was, or from beside the verdict."""
-    names = [verdict.policy] if known.policy_file is None and verdict.policy in shipped_policies() else []
+    name = verdict.policy.partition(" (")[0]
+    names = [name] if known.policy_file is None and name in shipped_policies() else []
     if known.policy_file is not None:
         file = Path(known.policy_file)
         places = (file, folder / file.name, folder.parent / file.name)
         names = [str(place.absolute()) for place in places if place.is_file()]
     if not names:
         raise Unchecked(f"its policy {known.policy_file or verdict.policy} is not there")
-    found = [policy for policy in map(read_policy, names) if policy.key == known.policy]
+    pair = (verdict.candidate, None if verdict.against else verdict.baseline, run.arms if run else ())
+    found = [one for policy in map(read_policy, names) for one in (policy, policy.of_pair(*pair))]
+    found = [policy for policy in found if policy.key == known.policy]
     if not found:
         raise Stale(f"policy {verdict.policy} has changed since")
     return found[0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,6 +118,8 @@ HEAD = {
 ACCEPT = "accept"
 # The arms that are compared if a policy names none.
 ARMS = {"baseline": "tier_first_v1", "candidate": "tier_quota_v1"}
+# What a label adds if other arms are judged than a policy names.
+OTHER_PAIR = "another pair"
 # What a rule compares the candidate with.
 BASELINE, CONTROL_ARM = "baseline", "control"
 CONTROL = {
@@ -336,7 +338,8 @@ class Policy:
     ``level`` is the one-sided significance level of a pass, ``fail_level`` that of a fail. ``rollback`` tells the
     operator what to do unless the verdict is a pass, ``rollback_selection`` what to do for the selection policy alone;
     ``file`` is the file of the policy. With more than ``maximum_receipts`` answered recalls, the verdict says so.
-    ``unmeasured`` is :data:`ACCEPT` if what the data cannot measure does not prevent a pass.
+    ``unmeasured`` is :data:`ACCEPT` if what the data cannot measure does not prevent a pass. ``other_pair`` is what a
+    label adds if its arms are not its own (:meth:`of_pair`).
     """
 
     name: str
@@ -354,6 +357,7 @@ class Policy:
     file: str | None = None
     control: Control | None = None
     unmeasured: str | None = None
+    other_pair: str = ""
 
     @property
     def where(self) -> str:
@@ -364,6 +368,8 @@ class Policy:
     def key(self) -> str:
         """Return the sha256 of the content, independent of the file."""
         values = asdict(replace(self, file=None))
+        # It follows from the arms.
+        del values["other_pair"]
         # So that policies from before these keys keep their digest.
         if self.unmeasured is None:
             del values["unmeasured"]
@@ -380,8 +386,27 @@ class Policy:
         """
         if self.name in shipped_policies() and read_policy(self.name).key == self.key:
             return self.name
+        if self.other_pair and self.file is not None and Path(self.file).parent == SHIPPED:
+            return f"{self.name} ({self.other_pair})"
         known = Path(self.file).name if self.file else self.name
-        return f"{known} (sha256 {self.key[:8]}, not a shipped policy)"
+        other = f", {self.other_pair}" if self.other_pair else ""
+        return f"{known} (sha256 {self.key[:8]}, not a shipped policy{other})"
+
+    def of_pair(self, candidate: str | None, baseline: str | None, arms: Collection[str]) -> Policy:
+        """Return the policy for another pair; None keeps an arm.
+
+        The rules on the control, which answer a question about the policy's own pair, are left out if a run with these
+        ``arms`` has no control.
+        """
+        pair = (candidate or self.candidate, baseline or self.baseline)
+        if pair == (self.candidate, self.baseline):
+            return self
+        policy = replace(self, candidate=pair[0], baseline=pair[1], other_pair=OTHER_PAIR)
+        if self.control is None or self.control.arm in arms:
+            return policy
+        rules = tuple(rule for rule in self.rules if rule.kind not in OF_CONTROL and rule.against != CONTROL_ARM)
+        without = f"{OTHER_PAIR}, without {self.control.arm}"
+        return replace(policy, control=None, rules=rules, other_pair=without)
 
 
 def read_policy(name: str) -> Policy:

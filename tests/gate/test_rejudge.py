@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from typer.testing import CliRunner
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json
 from lab.cli.main import app
+from lab.gate.action import judge_command
 from lab.gate.outputs import Stale, headline, junit, openmetrics, read_verdict, rejudge, summary, write_verdict
-from lab.gate.policy import read_policy
+from lab.gate.policy import Policy, read_policy
 from lab.gate.shipped import SHIPPED
 from lab.gate.verdict import Verdict, judge
 from lab.measures.score import score_and_write
@@ -265,3 +267,47 @@ def test_pages_name_the_file_of_a_policy(judged: Path, tmp_path: Path) -> None:
     for page in ("report.html", "report.md"):
         assert label in (judged / page).read_text("utf-8")
     assert message_at(judged).title.startswith(f"PASS: gate {label}, {CANDIDATE} against {BASELINE}")
+
+
+@pytest.mark.parametrize("with_control", [False, True])
+def test_another_pair_is_judged_by_the_same_rules(
+    run: RunDirectory, three: RunDirectory, tmp_path: Path, with_control: bool
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree((three if with_control else run).path, folder)
+    score_and_write(open_run(folder))
+    words = ["gate", str(folder), "--candidate", BASELINE, "--baseline", CANDIDATE]
+    assert CliRunner().invoke(app, words).exit_code in (0, 1, 3)
+    verdict = read_verdict(folder / "verdict.json")
+    assert verdict is not None
+    assert (verdict.candidate, verdict.baseline) == (BASELINE, CANDIDATE)
+    assert verdict.policy == f"rollout (another pair{'' if with_control else ', without hybrid'})"
+    assert (verdict.control is not None) == with_control
+    # Each difference is that of the policy's own pair, turned.
+    policy = read_policy("rollout")
+    own = judge(policy if with_control else _without_control(policy), open_run(folder))
+    turned = {line.name: line for line in own.lines if line.against is None}
+    compared = [line for line in verdict.lines if line.difference is not None and line.against is None]
+    assert compared
+    assert all(line.difference == pytest.approx(-(turned[line.name].difference or 0)) for line in compared)
+    # A reader finds the policy and the pair again.
+    assert rejudge(verdict, folder).policy == verdict.policy
+    command = judge_command(verdict, "run")
+    assert command == f"lab gate run --policy rollout --candidate {BASELINE} --baseline {CANDIDATE}"
+
+
+def _without_control(policy: Policy) -> Policy:
+    rules = tuple(rule for rule in policy.rules if rule.against != "control" and rule.kind != "worth")
+    return replace(policy, control=None, rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--candidate", "none"), "has no arm 'none'"),
+        (("--baseline", BASELINE, "--against", "DIR"), "with --against, the candidate is compared with the arm"),
+    ],
+)
+def test_another_pair_that_is_not_there_is_refused(judged: Path, words: tuple[str, ...], message: str) -> None:
+    done = CliRunner().invoke(app, ["gate", str(judged), *(str(judged) if word == "DIR" else word for word in words)])
+    assert message in str(done.exception)
