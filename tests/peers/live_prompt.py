@@ -20,20 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.token_estimate import tokens
-from lab.canary.agree.prompt import (
-    BEFORE,
-    NO_BLOCK,
-    TRAILING,
-    Block,
-    Message,
-    Prices,
-    Session,
-    calls_of,
-    cost_of,
-    sent_in,
-    stamp_of,
-    turns_of,
-)
+from lab.canary.agree.cost import BEFORE, NO_BLOCK, TRAILING, Block, Prices, Session, cost_of, sent_in, turns_of
+from lab.canary.agree.prompt import Message, calls_of, stamp_of
 from lab.recordings.openclaw import read_branches
 from lab.recordings.openclaw.entries import text_of
 from tests.peers.live_watch import ENTRY, Home, Stubs
@@ -130,7 +118,8 @@ def compare(home: Gateway) -> dict[str, Any]:
         reported = Counter[str]()
         for sent in session.sent:
             reported[sent.user] += sent.usage.cache_read if sent.usage else 0
-        turns = turns_of(session, blocks[name], blocks[name], BEFORE, cost.fixed, None, PRICES)
+        known = session._replace(fixed=cost.fixed)
+        turns = turns_of(known, blocks[name], blocks[name], BEFORE, None, PRICES)
         apart.update(turn.cached - reported[user] for turn, user in zip(turns, reported, strict=True))
     return {
         "requests": dict(counts),

@@ -18,7 +18,7 @@ from lab.cli.output import announce, emit, emit_folded, emit_next, emit_table
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
-    from lab.canary.agree.prompt import PromptCost
+    from lab.canary.agree.cost import PromptCost
     from lab.canary.rollout.shadow import Shadow
     from lab.compare.statistics import Estimate
 
@@ -69,7 +69,7 @@ def shadow(
     something new are replayed. Exit codes: 0 done, 3 the lab's blocks differ from the injected ones or nothing is
     logged, 2 unusable input, 4 a replay failed.
     """
-    from lab.canary.agree.prompt import read_prices
+    from lab.canary.agree.cost import read_prices
     from lab.canary.rollout.follow import log_files
     from lab.canary.rollout.shadow import forget
     from lab.canary.rollout.shadow import shadow as made
@@ -161,7 +161,7 @@ def _show(found: Shadow, out: Path, *, is_first: bool) -> None:
 
 
 def _show_prompt(cost: PromptCost) -> None:
-    from lab.canary.agree.prompt import BEFORE
+    from lab.canary.agree.cost import BEFORE
 
     emit()
     heading = ["blocks", "where they stand", "prefix kept", "tokens", "cached"]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.base.errors import CannotMeasure, NotComparable, UnusableInput
 from lab.base.files import dump_json, remove_folder, remove_leftover_folders, write_atomically
 from lab.base.formatting import Announce, counted, silent
+from lab.canary.agree.cost import Prices, PromptCost, prompt_cost
 from lab.canary.agree.history import created_in, deleted_rows, has_grown, seen_late, write_store
 from lab.canary.agree.logged import (
     FAULT_OF,
@@ -32,7 +33,6 @@ from lab.canary.agree.logged import (
     since_last_change,
     untangled,
 )
-from lab.canary.agree.prompt import Prices, PromptCost, prompt_cost
 from lab.canary.rollout.follow import log_files
 from lab.compare.paired import Difference, compare_arms
 from lab.compare.statistics import Estimate, clustered

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.canary.agree.logged import Logged
-from lab.canary.agree.prompt import (
+from lab.canary.agree.cost import (
     BEFORE,
     END,
     MARKED,
@@ -27,14 +26,13 @@ from lab.canary.agree.prompt import (
     PromptCost,
     Row,
     Session,
-    Usage,
-    calls_of,
     cost_of,
     prompt_cost,
     read_prices,
     sent_in,
-    usage_of,
 )
+from lab.canary.agree.logged import Logged
+from lab.canary.agree.prompt import Usage, calls_of, usage_of
 from lab.recordings.openclaw import read_branches
 from lab.recordings.openclaw.entries import Entry
 
@@ -162,6 +160,18 @@ def test_usage_gives_the_length_of_tools_and_system_prompt() -> None:
     stepped = Prices("EUR", 1, 1, 1, 1, least=128, step=128)
     assert means(row(cost(two_turns(1000), {"0": A, "2": B}, stepped, 40), "present", END))[2] == 896
     assert means(row(cost(two_turns(1000), {"0": A, "2": B}, None, 40), "present", END))[2] == 0
+
+
+def test_each_session_has_the_length_that_its_usage_gives() -> None:
+    logs = {"a": two_turns(1000), "b": two_turns(3000), "c": two_turns(3000), "d": two_turns()}
+    blocks = {arm: {name: {"0": A, "2": B} for name in logs} for arm in ("p", "c")}
+    found = cost_of({name: Session(sent_in(log)) for name, log in logs.items()}, blocks, ("p", "c"), FREE)
+    assert found is not None
+    # Where no usage gives it, it is that of most sessions. Sessions of another length do not change the ratio.
+    assert (found.fixed, found.ratio, found.without_usage) == (3000, 1.0, 2)
+    prompt = row(found, "p", BEFORE).prompt
+    assert prompt is not None
+    assert 8 * prompt.mean == pytest.approx(2 * (1000 + 3000 + 3000 + 3000) + 4 * (30 + 45))
 
 
 def test_price_of_a_thousand_turns() -> None:
