@@ -2,7 +2,7 @@
 
 A judgement is one grade or mark of a memory at a probe. A wrong one is turned round: a relevant memory is not relevant,
 an irrelevant one is (grade 1), a misleading one does not mislead. A probe whose last relevant memory is turned round
-counts as no difference. The same is asked of memories that nobody judged, which would have to be relevant.
+counts as no difference. The same holds for memories that nobody judged, which would have to be relevant.
 
 A difference is shown if its interval excludes 0 and the sign-flip test agrees
 (:func:`lab.compare.statistics.is_shown`). With the sums of the clusters as variables, the near end of the interval is a
