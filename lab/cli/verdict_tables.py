@@ -61,7 +61,7 @@ def emit_verdict(
     """
     from lab.gate.action import action_of
     from lab.gate.line import deciding
-    from lab.gate.outputs import by_reason, gravest_first, headline, notes
+    from lab.gate.outputs import by_reason, decided, gravest_first, headline, notes
     from lab.gate.policy import DIFFERENCES
 
     if verdict.audit and len(verdict.audit["files"]) == 1:
@@ -69,6 +69,7 @@ def emit_verdict(
     emit_folded(headline(verdict))
     emit_notes(notes(verdict))
     emit_action(action_of(verdict, asked, turn, shown=dict), {**named, **policy_place(verdict)})
+    emit_notes(decided(verdict))
     if audit := verdict.audit:
         period = f", {audit['first_time']} to {audit['last_time']}" if audit["first_time"] else ""
         emit_folded(f"{counted(audit['receipts'], 'receipt')}, {audit['answered']} with an answer{period}")

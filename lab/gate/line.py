@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,8 @@ class Line:
     receipts. ``slice`` names the subgroup (``type=decision``) of a slice rule or an exploratory line; ``against`` the
     policy's control, if the rule compares with it instead of the baseline. ``threshold`` is the margin of a guard or
     slice, or the difference that an improve or worth rule requires. ``unmeasured`` says that the data has no label or
-    opportunity of the measure's kind: the line is inconclusive, or skipped if the policy accepts that.
+    opportunity of the measure's kind: the line is inconclusive, or skipped if the policy accepts that. ``sequence``
+    says when a rule on sessions was decided, and what would decide it otherwise (:mod:`lab.gate.sessions`).
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Line:
     against: str | None = None
     threshold: float | None = None
     unmeasured: bool = False
+    sequence: Mapping[str, Any] | None = None
 
     @property
     def label(self) -> str:

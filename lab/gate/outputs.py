@@ -21,6 +21,7 @@ from lab.compare.comparable import named
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, SKIPPED, Line, deciding
 from lab.gate.policy import Policy, read_policy
 from lab.gate.receipts import read_audit, undone
+from lab.gate.sessions import decision
 from lab.gate.shipped import shipped_policies
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Answer, Inputs, Verdict, judge, overall
 from lab.measures.catalogue import entry_of, in_words
@@ -329,6 +330,12 @@ def notes(verdict: Verdict) -> list[str]:
     return [*([verdict.undone] if verdict.undone else []), *judged_notes(verdict), *verdict.embedder]
 
 
+def decided(verdict: Verdict) -> list[str]:
+    """Return when sessions decided, by which rule, and what would decide otherwise: a sentence or none."""
+    sentence = decision(verdict.lines, verdict.status)
+    return [sentence] if sentence else []
+
+
 def judged_notes(verdict: Verdict) -> list[str]:
     """Return Judged@k of the compared arms in one line, a warning if they differ; nothing if nothing was judged."""
     judged = verdict.judged
@@ -491,6 +498,7 @@ def summary(verdict: Verdict) -> str:
             "",
             *(line for note in notes(verdict) for line in (markdown(note), "")),
             *((f"**{markdown(advice)}**", "") if (advice := rollback(verdict)) else ()),
+            *(line for sentence in decided(verdict) for line in (markdown(sentence), "")),
             "| | rule | why |",
             "| --- | --- | --- |\n",
         ]

@@ -206,6 +206,9 @@ RULES: dict[str, dict[str, Key]] = {
         "of": Key(
             TEXT, "The path of the count that the figure is a share of; the exact bound of the share then decides."
         ),
+        "pass_limit": Key(
+            _SHARE, "The limit that a pass must show over sessions, beyond the rule's own; default the rule's own."
+        ),
         **_EVERY,
     },
     "latency": {
@@ -297,6 +300,7 @@ class Rule:
     at_most: float | None = None
     at_least: float | None = None
     of: str | None = None
+    pass_limit: float | None = None
     values: tuple[str, ...] = ()
     stage: str = TOTAL
     quantile: float = 0.95
@@ -374,8 +378,9 @@ class Policy:
         if self.unmeasured is None:
             del values["unmeasured"]
         for rule in values["rules"]:
-            if rule["at_most_more_ms"] is None:
-                del rule["at_most_more_ms"]
+            for name in ("at_most_more_ms", "pass_limit"):
+                if rule[name] is None:
+                    del rule[name]
         return digest(values)
 
     @property
@@ -580,6 +585,11 @@ def _within(kept: Mapping[str, Any], where: str) -> None:
     high, low = kept.get("at_most"), kept.get("at_least")
     if high is not None and low is not None and high < low:
         raise UnusableInput(f"{where}: at_most {high:g} is below at_least {low:g}; no value satisfies both")
+    shown, one = kept.get("pass_limit"), high if low is None else low
+    if shown is not None and ((high is None) == (low is None) or (shown - one) * (1 if low is None else -1) < 0):
+        raise UnusableInput(
+            f"{where}: pass_limit {shown:g}: needs either at_most or at_least, and may not be stricter than it"
+        )
     if "of" in kept and not all(0 < bound < 1 for bound in (high, low) if bound is not None):
         raise UnusableInput(
             f"{where}: no number of receipts can show that a share is 0 or 1; remove `of` for a limit without "

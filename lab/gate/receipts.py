@@ -1,8 +1,9 @@
 """Receipts rules: limits on the figures of an audit of live receipts (``lab canary audit``).
 
-A figure that is a share of a count (``of``) passes if its exact one-sided bound (Clopper and Pearson 1934) lies within
-the limit, fails if the opposite bound lies outside it, and is inconclusive otherwise. Recalls are assumed to be
-independent. A figure without ``of`` is compared with its limit directly.
+A figure that is a mean over recalls is judged by sessions, after each of them (:mod:`lab.gate.sessions`). Another share
+of a count (``of``) passes if its exact one-sided bound (Clopper and Pearson 1934) lies within the limit, fails if the
+opposite bound lies outside it, and is inconclusive otherwise: it assumes independent recalls and one look. A figure
+without ``of`` is compared with its limit directly.
 
 An audit of live receipts is a file that ``lab canary audit`` writes (:mod:`lab.canary.audit`). Its schema is here, and
 whether it is evidence at all.
@@ -24,6 +25,7 @@ from lab.base.shape import expect, field, json_type, optional
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line, unmeasurable
 from lab.gate.policy import ACCEPT, Policy, Rule
 from lab.gate.scheduled import interference, judge_scheduled
+from lab.gate.sessions import is_judged, judge_sessions
 
 SCHEMA = "lab.receipts.audit.v1"
 # The receipt of a canary, beside its audit.
@@ -184,6 +186,7 @@ def _sentence(where: str, kind: str, what: str, failed: int, total: int) -> str:
 
 
 ANSWERED = "recalls.answered"
+NO_VALUE = "the audit has no value for it"
 # What each count of an audit counts.
 UNITS = {
     "errors.attempts": "recalls",
@@ -228,7 +231,7 @@ def read_audit(path: Path) -> dict[str, Any]:
         raise UnusableInput(f"{path}: not an audit of receipts ({actual}, not {SCHEMA}); {_MAKE.format('LOG')}")
     if "of" not in field(value, "damage", dict, str(path)):
         raise UnusableInput(f"{path}: damage: no count of lines (`of`); audit the logs again with this version")
-    if "stale" not in value:
+    if "stale" not in value or "sessions" not in value:
         raise UnusableInput(f"{path}: written by an earlier version; audit the logs again with this version")
     recalls = field(value, "recalls", dict, str(path))
     for name in ("receipts", "answered"):
@@ -246,6 +249,7 @@ def read_audit(path: Path) -> dict[str, Any]:
     for name, count in optional(value["damage"], "by_kind", dict, {}, f"{path}: damage").items():
         expect(count, int, f"{path}: damage.by_kind.{name}")
     _require_exact(value, str(path))
+    _require_sessions(field(value, "sessions", dict, str(path)), f"{path}: sessions")
     for name, of in SHARES.items():
         share, part, total = (_number(value, figure_path) for figure_path in (name, *of))
         if share is not None and part is not None and total and not math.isclose(share, part / total, abs_tol=1e-9):
@@ -255,6 +259,21 @@ def read_audit(path: Path) -> dict[str, Any]:
     if reason := unreadable(value):
         raise UnusableInput(f"{path}: no evidence: {reason}; then audit the logs again")
     return value
+
+
+def _require_sessions(value: Mapping[str, Any], where: str) -> None:
+    """Raise :class:`UnusableInput` for sums of sessions that are no columns of equal length."""
+    for name in ("closed", "open", "each", "gap_minutes"):
+        field(value, name, int, where)
+    rows = len(field(value, "ended", list, where))
+    columns = {"recalls": field(value, "recalls", list, where)}
+    for name, sums in field(value, "sums", dict, where).items():
+        columns |= {f"{name}: {key}": field(sums, key, list, f"{where}: {name}") for key in ("part", "of")}
+    for name, column in columns.items():
+        if len(column) != rows or any(isinstance(one, bool) or not isinstance(one, int | float) for one in column):
+            raise UnusableInput(
+                f"{where}: {name}: not a number for each of {counted(rows, 'session')}; audit the logs again"
+            )
 
 
 def _number(audit: Mapping[str, Any], path: str) -> float | None:
@@ -283,24 +302,30 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
     for rule in rules:
         where = f"{policy.where}: receipts {rule.measure}"
         value = figure(audit, rule.measure, where)
-        if rule.of is None:
+        by_session = is_judged(rule, audit)
+        if by_session:
+            if rule.of is not None:
+                figure(audit, rule.of, f"{where}: of")
+            result = lacking(rule, NO_VALUE) if value is None else judge_sessions(policy, rule, audit)
+        elif rule.of is None:
             total = None
-            result = lacking(rule, "the audit has no value for it") if value is None else _plain(rule, value)
+            result = lacking(rule, NO_VALUE) if value is None else _plain(rule, value)
         else:
             total = figure(audit, rule.of, f"{where}: of")
             result = _share(rule, value, total, answered, policy, where)
-        # A failure shown by bounds, or one case of something forbidden, needs no minimum of receipts.
+        # A failure shown by bounds, or one case of something forbidden, needs no minimum of receipts; nor do sessions.
         shown = rule.of is not None or rule.at_most == 0
-        if missing > 0 and value is not None and not (result.status == FAIL and shown):
+        if missing > 0 and not by_session and value is not None and not (result.status == FAIL and shown):
             why = f"{answered:g} answered recalls; the policy requires at least {policy.minimum_receipts}"
             more = max(int(missing), result.more_recalls or 0)
             settles = counted(math.ceil(missing), "more answered recall")
             result = line(rule, INCONCLUSIVE, why, settles, candidate=value, limit=bounds(rule), more_recalls=more)
-        if missing <= 0 and rule.measure in (*VARIATION, DOMINANCE) and (few := _few(audit)) and result.status == FAIL:
+        may_vary = rule.measure in (*VARIATION, DOMINANCE) and (missing <= 0 or by_session)
+        if may_vary and result.status == FAIL and (few := _few(audit)):
             remedy = "limits from a sound window before this one: `lab canary limits LOG --out POLICY`"
             result = unmeasurable(rule, few, remedy, accepted=policy.unmeasured == ACCEPT)
         # Without remarks, lines that lack receipts share one reason and are printed once.
-        remark = _remark(rule, audit, where) if missing <= 0 or result.status == FAIL else None
+        remark = _remark(rule, audit, where) if missing <= 0 or by_session or result.status == FAIL else None
         yield replace(result, reason=f"{result.reason} ({remark})") if remark else result
     yield from judge_scheduled(rules, audit)
 

@@ -43,6 +43,12 @@ def _object(keys: Mapping[str, Key], required: tuple[str, ...], one_of: tuple[st
 
 def verdict_schema() -> dict[str, Any]:
     """Return the schema of verdict.json."""
+    sequence = {
+        **dict.fromkeys(("sessions", "rules", "worst"), _COUNT),
+        **dict.fromkeys(("decided", "to_pass", "to_fail"), _MAYBE_COUNT),
+        "time": _MAYBE_TEXT,
+        "error": {"type": "number"},
+    }
     line = {
         "kind": {"enum": [*RULES, *OF_NIGHTLY]},
         "measure": _TEXT,
@@ -56,6 +62,7 @@ def verdict_schema() -> dict[str, Any]:
         "more_recalls": _MAYBE_COUNT,
         **dict.fromkeys(("confidence", "threshold"), _MAYBE_NUMBER),
         "unmeasured": _FLAG,
+        "sequence": {"anyOf": [{"type": "null"}, _closed(sequence)]},
     }
     audit = {
         "silent": _MAYBE_TEXT,

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,13 @@ NINE = [f"m{n}" for n in range(3)] + [f"n{n}" for n in range(3)] + [f"u{n}" for 
 
 
 def log_of(path: Path, receipts: Sequence[dict[str, Any]]) -> str:
-    lines = (f"openclaw-mem-engine:autoRecall.receipt {json.dumps(one)}" for one in receipts)
+    # Sessions of five recalls, 40 minutes apart.
+    first = datetime(2026, 3, 1, tzinfo=UTC)
+    times = (first + timedelta(minutes=45 * (at // 5) + at % 5) for at in range(len(receipts)))
+    lines = (
+        f"{at:%Y-%m-%dT%H:%M:%S}Z openclaw-mem-engine:autoRecall.receipt {json.dumps(one)}"
+        for at, one in zip(times, receipts, strict=True)
+    )
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     return str(path)
 
@@ -49,6 +56,11 @@ def _with_scores(made: dict[str, Any], draw: random.Random) -> dict[str, Any]:
 
 def _of(draw: random.Random, store: Sequence[str], tier: str, most: int) -> list[str]:
     return draw.sample([one for one in store if one[0] == tier], most)
+
+
+def derived(log: str) -> dict[str, limits.Derived]:
+    found = derive(read_policy("stage-b"), receipts_of([log]), audit([log], ended=True))
+    return {one.measure: one for one in found}
 
 
 def judged(log: str, policy: str) -> Verdict:
@@ -94,14 +106,13 @@ def test_limits_from_a_window_pass_the_next_and_refuse_what_got_worse(receipt: A
 
 
 def test_limits_are_loosened_and_never_tightened(receipt: Any, tmp_path: Path) -> None:
-    policy = read_policy("stage-b")
     large = [f"{tier}{n}" for tier in "mnu" for n in range(200)]
-    for one in derive(policy, receipts_of([log_of(tmp_path / "large.log", list(recalls(receipt, large, 3)))])):
+    for one in derived(log_of(tmp_path / "large.log", list(recalls(receipt, large, 3)))).values():
         assert one.limit == one.shipped, "a store of 600 memories repeats less than stage-b allows"
-    found = {one.measure: one for one in derive(policy, list(recalls(receipt, NINE, 1)))}
+    found = derived(log_of(tmp_path / "nine.log", list(recalls(receipt, NINE, 1))))
     assert found["repeat.rate"].shipped < found["repeat.rate"].window <= found["repeat.rate"].limit <= 1.0
     # Of three memories every recall injects all: only a limit of 1 would do, which is none.
-    three = {one.measure: one for one in derive(policy, [receipt(["m0", "n0", "u0"], vectors=3)] * 400)}
+    three = derived(log_of(tmp_path / "three.log", [receipt(["m0", "n0", "u0"], vectors=3)] * 400))
     assert three["repeat.rate"].limit == three["repeat.rate"].shipped
     low = found["repeat.distinct_share"]
     assert low.limit <= low.window < low.shipped

@@ -13,7 +13,8 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.canary.audit.audit import SCHEMA, audit
-from lab.canary.audit.tally import Repeats, Tally, Windows
+from lab.canary.audit.tally import Repeats, Tally
+from lab.canary.audit.windows import Windows
 from lab.gate.receipts import notes
 from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.inputs import selections_of

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -215,8 +216,12 @@ def _log(place: Path, path: Path, count: int, failed: int) -> None:
     receipts = [re.sub(*swapped, receipt) for receipt in receipts]
     said = [f"openclaw-mem-engine:autoRecall.receipt {receipts[at % len(receipts)]}" for at in range(count)]
     said += ["WARN openclaw-mem-engine: autoRecall failed: TypeError"] * failed
-    times = (f"2026-03-01T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}Z" for at in range(len(said)))
-    path.write_text("".join(f"{time} {line}\n" for time, line in zip(times, said, strict=True)), "utf-8")
+    # Sessions of five lines, 45 minutes apart.
+    times = (
+        datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=45 * (at // 5), seconds=at) for at in range(len(said))
+    )
+    lines = (f"{time:%Y-%m-%dT%H:%M:%SZ} {line}\n" for time, line in zip(times, said, strict=True))
+    path.write_text("".join(lines), "utf-8")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,28 @@ def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirecto
 
 
 @pytest.fixture(scope="session")
-def audit(run: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The audit of a log with the receipts of tier_quota_v1."""
-    lines = [
-        f"2026-03-01T09:{second // 60:02}:{second % 60:02}Z openclaw-mem-engine:autoRecall.receipt {row['receipt']}"
-        for second, row in enumerate(
-            row
-            for conversation in run.conversations
-            for row in read_table(run.receipts(conversation), ("arm", "receipt")).to_pylist()
-            if row["arm"] == ARMS[1]
-        )
-    ]
+def log_lines(run: RunDirectory) -> list[str]:
+    """A log with the receipts of tier_quota_v1: a recall in a second, 40 minutes between sessions."""
+    rows = (
+        row
+        for conversation in run.conversations
+        for row in read_table(run.receipts(conversation), ("arm", "turn", "receipt")).to_pylist()
+        if row["arm"] == ARMS[1]
+    )
+    lines, now, last = [], datetime(2026, 3, 1, tzinfo=UTC), ""
+    for row in rows:
+        session = row["turn"].rpartition("/")[0]
+        now += timedelta(seconds=1) if session == last else timedelta(minutes=40)
+        lines.append(f"{now:%Y-%m-%dT%H:%M:%S}Z openclaw-mem-engine:autoRecall.receipt {row['receipt']}")
+        last = session
+    return lines
+
+
+@pytest.fixture(scope="session")
+def audit(log_lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The audit of that log."""
     path = tmp_path_factory.mktemp("logs") / "gateway.log"
-    path.write_text("\n".join(lines) + "\n", "utf-8")
+    path.write_text("\n".join(log_lines) + "\n", "utf-8")
     return read_logs([str(path)])
 
 

@@ -15,8 +15,7 @@ from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy
 from lab.gate.receipts import ACCEPTED, nothing_found
 from lab.gate.verdict import Verdict, judge
-from lab.runs.directory import RunDirectory
-from lab.runs.tables import read_table
+from tests.gate.shares import with_share
 
 Log = Callable[[list[str]], dict[str, Any]]
 SILENT = "no recall receipt in {}: is this the gateway's log? Are receipts enabled (receipts.enabled)?"
@@ -32,20 +31,6 @@ def log(tmp_path: Path) -> Log:
         return read_logs([str(path)])
 
     return read
-
-
-@pytest.fixture(scope="module")
-def receipts(run: RunDirectory) -> list[str]:
-    """Lines of a log, each with a receipt of tier_quota_v1."""
-    return [
-        f"2026-03-01T09:{second // 60:02}:{second % 60:02}Z openclaw-mem-engine:autoRecall.receipt {row['receipt']}"
-        for second, row in enumerate(
-            row
-            for conversation in run.conversations
-            for row in read_table(run.receipts(conversation), ("arm", "receipt")).to_pylist()
-            if row["arm"] == "tier_quota_v1"
-        )
-    ]
 
 
 def stage_b(audit: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
@@ -76,38 +61,43 @@ def test_gate_on_a_log_without_receipts_asks_what_to_check(log: Log, lines: list
 
 
 def test_audit_of_failed_recalls_only_is_judged(log: Log) -> None:
-    found = log(["2026-03-01T09:00:01Z WARN openclaw-mem-engine: autoRecall failed: TypeError"] * 1)
+    failed = [
+        f"2026-03-01T{9 + at // 60:02}:{at % 60:02}:01Z WARN openclaw-mem-engine: autoRecall failed: TypeError"
+        for at in range(400)
+    ]
+    # One failure in a session that goes on shows nothing yet.
+    found = log(failed[:1])
     assert nothing_found(found) is None
     verdict, lines = stage_b(found)
+    assert lines["errors.rate"].status == INCONCLUSIVE
+    verdict, lines = stage_b(log(failed))
     assert (lines["errors.rate"].status, str(rollback(verdict))[:11]) == (FAIL, "Roll back: ")
 
 
-@pytest.mark.parametrize(("broken", "status"), [(0, PASS), (1, PASS), (40, FAIL), (12, INCONCLUSIVE)])
-def test_damage_is_judged_by_its_counts(log: Log, receipts: list[str], broken: int, status: str) -> None:
-    sound = [f"2026-03-02T{at:02}{line[13:]}" for at in range(3) for line in receipts]
-    found = log(sound[broken:] + [line[:200] for line in sound[:broken]])
-    assert (found["damage"]["of"], found["damage"]["rate"]) == (len(sound), broken / len(sound))
-    _, lines = stage_b(found)
-    line = lines["damage.rate"]
-    assert (line.status, line.reason.startswith(f"damage.rate: {broken} of {len(sound)} engine log lines")) == (
-        status,
-        True,
-    ), line.reason
+@pytest.mark.parametrize(("share", "status"), [(0, PASS), (0.02, INCONCLUSIVE), (0.5, FAIL)])
+def test_damage_is_judged_by_sessions(audit: dict[str, Any], share: float, status: str) -> None:
+    _, lines = stage_b(with_share(audit, "damage.rate", share))
+    assert lines["damage.rate"].status == status, lines["damage.rate"].reason
 
 
-def test_damage_rule_fails_with_few_receipts(log: Log, receipts: list[str]) -> None:
-    found = log([line[:200] for line in receipts[:16]] + receipts[16:20])
-    assert nothing_found(found) is None
+def test_damaged_lines_belong_to_the_session_before_them(log: Log, log_lines: list[str]) -> None:
+    broken = set(range(3, len(log_lines), 4))
+    found = log([line[:200] if at in broken else line for at, line in enumerate(log_lines)])
+    assert (found["damage"]["of"], found["damage"]["lines"]) == (len(log_lines), len(broken))
+    sums = found["sessions"]["sums"]["damage.rate"]
+    # The last session is open.
+    assert len(log_lines) - 5 < sum(sums["of"]) < len(log_lines)
+    assert len(broken) - 2 <= sum(sums["part"]) <= len(broken)
     verdict, lines = stage_b(found)
     assert lines["damage.rate"].status == FAIL
-    assert lines["damage.rate"].reason.startswith("damage.rate: 16 of 20 engine log lines, 0.8 (")
+    assert lines["damage.rate"].reason.endswith("(most frequent: the JSON is truncated)")
     assert str(rollback(verdict)).startswith("Roll back: ")
 
 
-def test_damage_rule_ignores_overlapping_logs(log: Log, receipts: list[str]) -> None:
-    found = log([*receipts, *receipts[-50:]])
+def test_damage_rule_ignores_overlapping_logs(log: Log, log_lines: list[str]) -> None:
+    found = log([*log_lines, *log_lines[-50:]])
     damage = found["damage"]
-    assert (damage["lines"], damage["duplicates"], damage["rate"], damage["of"]) == (50, 50, 0.0, len(receipts))
+    assert (damage["lines"], damage["duplicates"], damage["rate"], damage["of"]) == (50, 50, 0.0, len(log_lines))
     verdict, lines = stage_b(found)
     assert lines["damage.rate"].reason.endswith(" (50 duplicates from overlapping logs are not counted)")
     # There may be too few lines to pass, but no violation is shown.

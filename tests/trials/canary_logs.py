@@ -181,11 +181,13 @@ def _less(times: int) -> Edit:
 def lines_of(pool: Iterable[Sequence[Recall]], *, twice: float = 0.0, draw: random.Random | None = None) -> list[str]:
     """Return the lines of ``logging.file`` as OpenClaw writes them: JSON with a time and a trace, without a session.
 
+    Between two sessions are 40 minutes, so that the audit tells them apart.
     In a share ``twice`` of the recalls a second hook recalls the same half a second later.
     """
     draw = draw or random.Random(11)
     now, lines = datetime(2026, 3, 1, tzinfo=UTC), []
     for session in pool:
+        now += timedelta(minutes=40)
         for recall in session:
             now += timedelta(milliseconds=draw.randrange(8_000, 90_000))
             trace = f"{draw.getrandbits(128):032x}"

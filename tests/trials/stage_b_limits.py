@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +37,9 @@ from set_logs import CHECK, DEVELOPMENT, OPERATORS, PUBLIC, Set, half_of, replay
 
 from lab.canary.audit.audit import audit
 from lab.canary.audit.check import TIERS
-from lab.canary.audit.tally import Repeats, Tally, Windows
+from lab.canary.audit.sessions import DAMAGE, Sessions
+from lab.canary.audit.tally import Repeats, Tally
+from lab.canary.audit.windows import Windows
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
 from lab.gate.receipts import DOMINANCE, figure
@@ -130,14 +133,14 @@ def receipts_of(pool: Pool) -> Receipts:
     ]
 
 
-def drawn(name: str, policy: str, pool: Receipts, logs: int) -> Iterator[list[Receipt]]:
-    """Yield logs of 300 to 1,000 answered recalls, sessions drawn with replacement."""
+def drawn(name: str, policy: str, pool: Receipts, logs: int) -> Iterator[Receipts]:
+    """Yield logs of 300 to 1,000 answered recalls by session, sessions drawn with replacement."""
     for number in range(logs):
         draw = random.Random(f"{SEED} {name} {policy} {number}")
-        wanted, answered, log, times = draw.randint(SMALLEST, LARGEST), 0, list[Receipt](), Counter[int]()
+        wanted, answered, log, times = draw.randint(SMALLEST, LARGEST), 0, Receipts(), Counter[int]()
         while answered < wanted:
             session = draw.randrange(len(pool))
-            log += [_again(receipt, times[session]) for receipt in pool[session]]
+            log.append([_again(receipt, times[session]) for receipt in pool[session]])
             answered += sum(map(_is_answered, pool[session]))
             times[session] += 1
         yield log
@@ -158,10 +161,22 @@ def _again(receipt: Receipt, times: int) -> Receipt:
     return receipt | lists
 
 
-def repetition(log: Sequence[Receipt]) -> dict[str, float]:
+def counted(log: Receipts) -> dict[str, Any]:
+    """Return the figures and the sessions of a log, as an audit has them."""
+    tally, sessions = Tally(), Sessions()
+    for session in log:
+        for receipt in session:
+            tally.add(receipt, None)
+            sums = tally.sums()
+            sessions.add(None, None, {**sums, DAMAGE: (0, sums["errors.rate"][1])}, recall=True)
+        sessions.close_all()
+    return tally.as_json(0) | {"sessions": sessions.as_json()}
+
+
+def repetition(log: Receipts) -> dict[str, float]:
     """Return the figures of a log, as :class:`lab.canary.audit.tally.Tally` counts them."""
     repeats, windows = Repeats(), Windows()
-    for receipt in log:
+    for receipt in chain.from_iterable(log):
         if _is_answered(receipt):
             repeats.add(None, receipt["scope"], receipt["fusedTop"])
             by_tier = receipt["whySummary"]["byTier"]
@@ -181,10 +196,7 @@ def row_of(one: Set, policy: str, pool: Pool, folder: Path, logs: int) -> Row:
     counts, decided = Counter[str](), Counter[str]()
     logs = logs if found["recalls"]["answered"] >= SMALLEST else 0
     for log in drawn(f"{name} judged", policy, receipts_of(pool), logs):
-        tally = Tally()
-        for receipt in log:
-            tally.add(receipt, None)
-        verdict = judge(stage_b, audit=found | tally.as_json(0))
+        verdict = judge(stage_b, audit=found | counted(log))
         counts[verdict.status] += 1
         decided.update(one.measure for one in verdict.lines if one.critical and one.status == FAIL)
     figures = [figure(found, measure, measure) for measure in FIGURES]

@@ -7,7 +7,7 @@ import math
 import re
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ from lab.canary.audit.check import (
 from lab.canary.audit.copies import Copies, Pairs, in_reading_order, is_stream
 from lab.canary.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
 from lab.canary.audit.log_line import FAILED, LogLine, entries_in, payload, read_lines
+from lab.canary.audit.sessions import DAMAGE, NAMED, SCOPE, TRANSCRIPT, Key, Sessions
 from lab.canary.audit.status import with_known_reasons
 from lab.canary.audit.tally import Tally
 from lab.gate.receipts import FOREIGN, FOREIGN_FROM, SCHEMA, WITH_JSON
@@ -51,22 +52,29 @@ def audit(
     listed: int = LISTED,
     tell: Callable[[str], None] | None = None,
     since: datetime | None = None,
+    sessions: Mapping[str, str] | None = None,
+    ended: bool = False,
 ) -> dict[str, Any]:
     """Read logs (``-`` is stdin) and return the content of ``audit.json``.
 
     Logs with more information per line are read first (:mod:`lab.canary.audit.copies`), and otherwise in the given
     order. All damaged lines are counted, and the first ``listed`` of them are listed. ``tell`` receives progress
-    messages. Lines before ``since`` are left out; a line without a time has that of the line before it. Raises
-    :class:`UnusableInput` for a missing or unreadable file, and for ``since`` where no line has a time.
+    messages. Lines before ``since`` are left out; a line without a time has that of the line before it. ``sessions``
+    names the session of lines that name none, by file and line (``gateway.log:7``). ``ended`` says that the logs end by
+    a decision made without them, so that open sessions count as they are. Raises :class:`UnusableInput` for a missing
+    or unreadable file, and for ``since`` where no line has a time.
     """
     _require_readable(logs)
-    reading = _Reading(listed, several=len(logs) > 1, since=since.timestamp() if since else -math.inf)
+    since_time = since.timestamp() if since else -math.inf
+    reading = _Reading(listed, several=len(logs) > 1, since=since_time, sessions=sessions or {})
     if len(logs) == 1:
         reading.read(logs[0], None, tell)
     else:
         with in_reading_order(logs) as (order, streams):
             for name in order:
                 reading.read(name, streams.get(name), tell)
+    if ended:
+        reading.sessions.close_all()
     return reading.as_json(logs)
 
 
@@ -95,8 +103,10 @@ def _is_audit(path: Path) -> bool:
 class _Reading:
     """The state of an audit: the counts so far."""
 
-    def __init__(self, listed: int, *, several: bool, since: float) -> None:
+    def __init__(self, listed: int, *, several: bool, since: float, sessions: Mapping[str, str]) -> None:
         self._since = since
+        self._names = sessions
+        self.sessions = Sessions()
         self._files: dict[str, dict[str, Any]] = {}
         self._damage = Damage(listed)
         self._tally = Tally()
@@ -121,10 +131,11 @@ class _Reading:
                 try:
                     if isinstance(entry, Damaged):
                         raise entry
-                    if self._count(entry) in WITH_JSON:
+                    if self._count(entry, f"{name}:{number}") in WITH_JSON:
                         understanding.read()
                 except Damaged as error:
                     self._damage.add(name, number, error)
+                    self._in_session(None, None)
                     understanding.failed(number, error)
                     if understanding.is_hopeless:
                         break
@@ -190,14 +201,19 @@ class _Reading:
             return Damaged("duplicate", "the same line, with the same time, was read before")
         return entry
 
-    def _count(self, entry: LogLine) -> str:
+    def _count(self, entry: LogLine, where: str) -> str:
         """Count a line, and return the name of its marker."""
         name = entry.name or ""
+        key: Key | None = (NAMED, entry.session) if entry.session else None
+        is_recall = False
         if name == RECALL:
             receipt = payload(entry)
             check_recall(with_known_reasons(receipt))
             if not self._pairs.is_second(entry, receipt["injectedCount"]):
-                self._tally.add(receipt, entry.session)
+                known = self._names.get(where)
+                key = key or ((TRANSCRIPT, known) if known else (SCOPE, receipt["scope"]))
+                is_recall = True
+                self._tally.add(receipt, entry.session or known)
         elif name in MARKERS:
             value = payload(entry)
             check_marker(name, value)
@@ -215,7 +231,15 @@ class _Reading:
             self._first = entry.time if self._first is None else min(self._first, entry.time)
             self._last = entry.time if self._last is None else max(self._last, entry.time)
         self._markers[name if name in _COUNTED else "unknown"] += 1
+        self._in_session(key, entry.time, recall=is_recall, failed=name == FAILED)
         return name
+
+    def _in_session(self, key: Key | None, time: float | None, *, recall: bool = False, failed: bool = False) -> None:
+        """Count what the last line added in its session."""
+        broken = self._damage.broken
+        lines = self._markers.total() - self._markers["mentions"] + broken
+        sums = {**self._tally.sums(), DAMAGE: (broken, lines)}
+        self.sessions.add(key, time, sums, recall=recall, failed=failed)
 
     def as_json(self, logs: Sequence[str]) -> dict[str, Any]:
         """Return the audit, with its keys in a fixed order and its files in the order of ``logs``."""
@@ -233,6 +257,7 @@ class _Reading:
             "copies": {"count": self._copies.count, "lost": self._copies.lost} if self._copies else _NO_COPIES,
             "pairs": self._pairs.as_json(self._tally.answered),
             "stale_todos_dropped": self._dropped["todos"],
+            "sessions": self.sessions.as_json(),
             **self._tally.as_json(self._markers[FAILED]),
             **unknown_formats(self._unknown),
         }

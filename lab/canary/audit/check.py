@@ -116,19 +116,23 @@ class Damage:
         """The number of damaged lines, including duplicates."""
         return self.kinds.total()
 
+    @property
+    def broken(self) -> int:
+        """The number of damaged lines without duplicates, which come from overlapping logs."""
+        return self.lines - self.kinds["duplicate"]
+
     def as_json(self, sound: int) -> dict[str, Any]:
         """Return the counts of all kinds and the listed lines; ``rate`` is the share of damaged among all ``of`` lines.
 
-        Duplicates come from overlapping logs, so neither ``rate`` nor ``of`` includes them.
+        Neither ``rate`` nor ``of`` includes duplicates.
         """
-        duplicates = self.kinds["duplicate"]
-        broken = self.lines - duplicates
+        broken = self.broken
         total = sound + broken
         return {
             "rate": broken / total if total else None,
             "of": total,
             "lines": self.lines,
-            "duplicates": duplicates,
+            "duplicates": self.kinds["duplicate"],
             "by_kind": {kind: self.kinds[kind] for kind in KINDS},
             "listed": [line._asdict() for line in self.listed],
         }

@@ -1,11 +1,15 @@
 """Limits of a policy on receipts for one host, from a window that the host recorded (CN-8).
 
 How much answers vary depends on how many memories a store has, and on what its people ask. So the limits of stage-b on
-repeats, must memories and stale windows, which come from other hosts' sets, may refuse a sound engine, above all over a
+repeats, must memories and the text lane, which come from other hosts' sets, may refuse a sound engine, above all over a
 small store. Here each is derived from the host's own recalls: the window's value, and a margin for the chance by which
-the next window differs. How much windows differ is measured on logs drawn in blocks of consecutive recalls; the margin
-is what :data:`FALSE_ALARMS` of them exceed, times the root of 2, because both windows vary. A limit is only loosened: a
-host that repeats less than the shipped limits allow is judged by those.
+the next window differs. A limit is only loosened: a host that repeats less than the shipped limits allow is judged by
+those.
+
+The margin of a mean over sessions is the distance to the least limit that this window's sessions show to hold, times
+the root of 2, because both windows vary: a next window like it shows the limit in about as many sessions. For another
+figure, how much windows differ is measured on logs drawn in blocks of consecutive recalls; the margin is what
+:data:`FALSE_ALARMS` of them exceed, times the root of 2.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -22,12 +26,14 @@ from lab.base.errors import UnusableInput
 from lab.base.formatting import counted
 from lab.canary.audit.audit import last_receipts
 from lab.canary.audit.tally import DISTINCT_OVER, Tally
+from lab.compare.anytime import bounds
 from lab.gate.policy import Policy, Rule
 from lab.gate.receipts import DOMINANCE, VARIATION, figure
+from lab.gate.sessions import is_judged, observed
 
 # What depends on the store or on the operator's traffic and is judged without bounds of its own.
 STREAK = "repeat.longest_streak"
-DEPENDENT = (*VARIATION, DOMINANCE, "stale.worst_window", "stale.vec_worst_window", "lanes.worst_window_without_fts")
+DEPENDENT = (*VARIATION, DOMINANCE, "lanes.without_fts_share")
 # Four limits share a rate of 5 %, as in stage-b.
 FALSE_ALARMS = 0.05 / len(VARIATION)
 DRAWS, SEED, MOST_RECALLS = 200, 20261128, 100_000
@@ -60,15 +66,16 @@ def receipts_of(logs: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def derive(policy: Policy, receipts: Sequence[dict[str, Any]]) -> list[Derived]:
+def derive(policy: Policy, receipts: Sequence[dict[str, Any]], audit: Mapping[str, Any]) -> list[Derived]:
     """Return the limits of a policy on what depends on the host, for the window with these recalls.
 
-    ``receipts`` come from :func:`receipts_of`. A figure that the window lacks is left out. A share
-    for which only its whole range would do keeps its limit.
+    ``receipts`` come from :func:`receipts_of`, ``audit`` is the one of the same logs. A figure that the window lacks is
+    left out. A share for which only its whole range would do keeps its limit.
     """
-    rules = [rule for rule in policy.rules if rule.measure in DEPENDENT and rule.of is None]
+    rules = [rule for rule in policy.rules if rule.measure in DEPENDENT]
     whole = _figures(rules, receipts)
     drawn = [_figures(rules, log) for log in _logs(policy, receipts)]
+    of_sessions = {rule.measure: _of_sessions(policy, rule, audit) for rule in rules if is_judged(rule, audit)}
     found = []
     for rule in rules:
         shipped = rule.at_least if rule.at_most is None else rule.at_most
@@ -77,11 +84,26 @@ def derive(policy: Policy, receipts: Sequence[dict[str, Any]]) -> list[Derived]:
             continue
         side = -1 if rule.at_most is None else 1
         values = [value for one in drawn if (value := one[rule.measure]) is not None]
-        limit = side * max(side * shipped, _bound(values, window, side))
+        window, bound = of_sessions.get(rule.measure) or (window, _bound(values, window, side))
+        limit = side * max(side * shipped, bound)
         # A share beyond its range would be a rule that nothing breaks.
         whole_range = rule.measure != STREAK and not 0 < limit < 1
         found.append(Derived(rule.measure, shipped, window, shipped if whole_range else limit))
     return found
+
+
+def _of_sessions(policy: Policy, rule: Rule, audit: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the mean over sessions and a limit for it, rounded away from it; None without a session."""
+    shares = observed(rule, audit).shares
+    if not shares:
+        return None
+    mean = fmean(shares)
+    found = bounds(shares, policy.level, policy.level)
+    side, bound = (1, float(found.high[-1])) if rule.at_least is None else (-1, float(found.low[-1]))
+    # Between the bound and the end of the range, a limit can still be broken.
+    most = side * (bound + (1 if side > 0 else 0)) / 2
+    wide = side * mean + math.sqrt(2) * abs(bound - mean)
+    return mean, math.ceil(1000 * min(wide, most) - 1e-9) / 1000
 
 
 def write_limits(text: str, limits: Sequence[Derived], about: str) -> str:
@@ -91,8 +113,13 @@ def write_limits(text: str, limits: Sequence[Derived], about: str) -> str:
         if one.limit == one.shipped:
             continue
         said = f"# {one.window:.3g} here, over {about}; it was {one.shipped:g}."
-        rule = re.compile(rf'(\[\[receipts\]\]\n)(measure = "{re.escape(one.measure)}"\n)(at_(?:most|least) = )\S+')
-        text = rule.sub(rf"{said}\n\1\2\g<3>{one.limit:g}", text)
+        rule = re.compile(
+            rf'(\[\[receipts\]\]\nmeasure = "{re.escape(one.measure)}"\nat_(?:most|least) = )\S+(\npass_limit = (\S+))?'
+        )
+        if found := rule.search(text):
+            # The limit of a pass may not be stricter than the rule's own, which it is if there is none.
+            wider = found[2] if found[2] and float(found[3]) >= one.limit else ""
+            text = f"{text[: found.start()]}{said}\n{found[1]}{one.limit:g}{wider}{text[found.end() :]}"
     return text
 
 

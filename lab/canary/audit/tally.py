@@ -29,12 +29,12 @@ from lab.base.regex import regex
 from lab.base.utf16 import js_length
 from lab.canary.audit.check import MODES, TIERS, reserved, runs_of, tier_of
 from lab.canary.audit.status import NO_VECTOR, unknown_reasons
+from lab.canary.audit.windows import Windows, Worst
 from lab.measures.inputs import WINDOW
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.block import OPEN, POLICY
 from lab.systems.openclaw.recall.receipt import MAX_TIERS, REASONS, prompt_comment
 
-SIZE = 100
 MOST_SESSIONS = 4096
 DISTINCT_OVER = 100
 # Different memories found, from which they are not counted on.
@@ -55,75 +55,6 @@ POLICY_TIERS = (
 _OTHER = "other"
 # Names of reasons that are counted; logs come from outside.
 _MOST_NAMES = 32
-
-
-class Windows:
-    """Shares of must items, overall and by consecutive windows. Recalls without items are ignored."""
-
-    def __init__(self, size: int = SIZE) -> None:
-        self._size = size
-        self._must = self._items = self._recalls = self._all_must = 0
-        self._window = (0, 0)
-        self._count = 0
-        self._first: float | None = None
-        self._last: float | None = None
-        self._low: float | None = None
-        self._high: float | None = None
-
-    def add(self, must: int, items: int) -> None:
-        """Add a recall with ``items`` items, of which ``must`` are must items."""
-        if not items:
-            return
-        self._must += must
-        self._items += items
-        self._recalls += 1
-        self._all_must += must == items
-        self._window = (self._window[0] + must, self._window[1] + items)
-        if self._recalls % self._size == 0:
-            self._close()
-
-    def _close(self) -> None:
-        share = self._window[0] / self._window[1]
-        self._window = (0, 0)
-        self._count += 1
-        self._first = share if self._first is None else self._first
-        self._last = share
-        self._low = share if self._low is None else min(self._low, share)
-        self._high = share if self._high is None else max(self._high, share)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the shares; those of windows are None until the first window is full."""
-        return {
-            "share": self._must / self._items if self._items else None,
-            "all_must_rate": self._all_must / self._recalls if self._recalls else None,
-            "window": self._size,
-            "windows": self._count,
-            "first_window": self._first,
-            "last_window": self._last,
-            "lowest_window": self._low,
-            "highest_window": self._high,
-        }
-
-
-class Worst:
-    """The largest share of bad recalls among any ``size`` consecutive ones."""
-
-    def __init__(self, size: int = SIZE) -> None:
-        self._window = deque[bool](maxlen=size)
-        self._bad = self._most = 0
-
-    def add(self, bad: bool) -> None:
-        """Add the next recall."""
-        window = self._window
-        self._bad += bad - (window[0] if len(window) == window.maxlen else 0)
-        window.append(bad)
-        if len(window) == window.maxlen:
-            self._most = max(self._most, self._bad)
-
-    @property
-    def share(self) -> float | None:
-        """The share, or None until the first window is full."""
-        return self._most / len(self._window) if len(self._window) == self._window.maxlen else None
 
 
 class _Session(NamedTuple):
@@ -220,6 +151,14 @@ class Repeats:
             self._distinct += len(self._ids) / self._listed
             self._ids.clear()
             self._listed = self._recalls = 0
+
+    def sums(self) -> dict[str, tuple[float, float]]:
+        """Return the sum and the count of each mean so far."""
+        return {
+            "repeat.rate": (self._rates, self._turns),
+            "stale.rate": (self._stale_answers, self._answers),
+            "stale.vec_rate": (self._stale_vectors, self._vectors),
+        }
 
     def as_json(self) -> dict[str, Any]:
         """Return the mean repeat rate over turns, with the numbers behind it."""
@@ -330,6 +269,17 @@ class Health:
             )
         self._at_limit.clear()
         self._selected.clear()
+
+    def sums(self) -> dict[str, tuple[float, float]]:
+        """Return the part and the count of each share so far."""
+        n = self._n
+        return {
+            "lanes.without_fts_share": (n["without_fts"], n["with_hits"]),
+            "lanes.without_vec_share": (n["without_vec"], n["with_hits"]),
+            "provider.rate": (n["no_vector"], n["recalls"]),
+            "quota.overrun_rate": (n["overrun"], n["quotas"]),
+            "budget.bare_rate": (n["bare"], n["blocks"]),
+        }
 
     def lanes(self) -> dict[str, Any]:
         """Return the number of recalls with hits, and the shares without hits of one lane, overall and worst window."""
@@ -503,6 +453,19 @@ class Tally:
         floor = reserved(quota, primary)["nice"]
         n["nice_there"] += sizes.get("nice", 0) > 0 and quota["niceMin"] > 0
         n["nice_met"] += floor > 0 and chosen.get("nice", 0) >= floor
+
+    def sums(self) -> dict[str, tuple[float, float]]:
+        """Return the part and the count of each share so far, by its path in the audit; they only grow."""
+        n = self._n
+        return {
+            "errors.rate": (n["failed"], n["receipts"]),
+            "recalls.empty_rate": (n["empty"], n["answered"]),
+            **self.health.sums(),
+            "lanes.neither_share": (n["by_none"], n["explained"]),
+            **self._repeats.sums(),
+            "quota.nice_floor_met": (n["nice_met"], n["nice_there"]),
+            "must.share": self._windows.sums(),
+        }
 
     def as_json(self, failures: int) -> dict[str, Any]:
         """Return all figures; a rate without observations is None.

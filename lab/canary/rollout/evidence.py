@@ -7,18 +7,14 @@ control, an observation of the canary meets the next one of the control, and the
 one more often. Limits apply then as well, to what the canary gives while the control is silent: each observation goes
 to one of the two tests, so both together keep the bound.
 
-Each test may be looked at after every observation. Each figure has an e-detector in the form of Shiryaev and Roberts
-(Shin, Ramdas and Rinaldo, *E-detectors: a nonparametric framework for sequential change detection*, arXiv 2203.03532).
-With every observation its evidence M becomes ``(M + 1) * factor``. A factor is an e-value: as long as the observation's
-mean, given everything before it, is at most the limit, the factor's mean is at most 1. Then M minus the number of
+Each test may be looked at after every observation: each figure has an e-detector (:mod:`lab.compare.anytime`). As long
+as the mean of an observation, given everything before it, is at most the limit, its evidence minus the number of
 observations is a supermartingale, so
 
 * the mean number of observations until a false alarm is at least the threshold;
 * a false alarm within n observations has at most the probability n / threshold.
 
-Nothing else is assumed: neither independence nor a distribution. The factor is the likelihood ratio of a coin, which
-stays an e-value for any observation between 0 and 1 (Waudby-Smith and Ramdas, *Estimating means of bounded random
-variables by betting*, arXiv 2010.09686).
+Nothing else is assumed: neither independence nor a distribution.
 """
 
 from __future__ import annotations
@@ -32,9 +28,8 @@ from typing import Any
 
 from lab.canary.audit.status import EMPTY, SKIPPED
 from lab.canary.rollout.live_figures import BLOCK, CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS, Observation
+from lab.compare.anytime import Detector
 
-# More evidence says nothing new; a float must not overflow.
-_MOST = 1e30
 # Of the false alarms that are allowed, the share of each figure (CN-16).
 SHARES = {ERRORS: 0.78, CALLS: 0.02, LATENCY: 0.16, REPEAT: 0.02, TEXT: 0.01, TURNS: 0.01}
 # Observations that one recall can give at most; the first turn of a conversation has no repeat rate.
@@ -65,36 +60,6 @@ WINDOW, WINDOWS, WAITING = 100, 400, 256
 SILENT = {ERRORS: 100, CALLS: 100, LATENCY: 100, REPEAT: 100 // BLOCK, TEXT: 100}
 # Figures that a control is compared in. A dead plugin is no less dead if that of the control is.
 COMPARED = tuple(SILENT)
-
-
-def factor(value: float, limit: float, alternative: float) -> float:
-    """Return the e-value of an observation from 0 to 1 against a mean of at most ``limit``.
-
-    It grows fastest if the mean is ``alternative``, which must be between ``limit`` and 1.
-    """
-    return value * alternative / limit + (1 - value) * (1 - alternative) / (1 - limit)
-
-
-@dataclass(slots=True)
-class Detector:
-    """The evidence that the mean of a stream of observations from 0 to 1 has risen above a limit."""
-
-    limit: float
-    alternative: float
-    threshold: float
-    evidence: float = 0.0
-    observations: int = 0
-
-    def add(self, value: float) -> bool:
-        """Add an observation; return whether the evidence has reached the threshold."""
-        self.observations += 1
-        self.evidence = min((self.evidence + 1) * factor(value, self.limit, self.alternative), _MOST)
-        return self.raised
-
-    @property
-    def raised(self) -> bool:
-        """Whether the evidence is at least the threshold."""
-        return self.evidence >= self.threshold
 
 
 @dataclass(slots=True)

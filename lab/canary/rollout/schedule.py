@@ -214,8 +214,9 @@ def _judged(plan: Plan, schedule: Schedule, outcome: Outcome) -> Verdict:
     for name, wanted in ((KEPT_LINES, True), (CONTROL_LINES, False)):
         lines = b"".join((folder / KEPT_LINES).read_bytes() for switched, folder in done if switched is wanted)
         write_atomically(plan.out / name, lines, private=True)
-    found = audit([str(plan.out / KEPT_LINES)])
-    if len(done) == schedule.blocks:
+    is_over = len(done) == schedule.blocks
+    found = audit([str(plan.out / KEPT_LINES)], ended=is_over)
+    if is_over:
         found["schedule"] = {"seed": schedule.seed, "blocks": [_figures(*block) for block in done]}
     write_atomically(plan.out / AUDIT, dump_json(found))
     outcome.verdict = judge(plan.policy, audit=found, audit_file=plan.out / AUDIT)
