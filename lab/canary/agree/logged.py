@@ -22,9 +22,12 @@ from lab.canary.audit.lines import opened
 from lab.canary.audit.log_line import LogLine, entries_in, payload
 from lab.canary.audit.status import reading_of, with_known_reasons
 from lab.recordings.model import Recording
+from lab.recordings.readers import read_library
 
 # Milliseconds by which a host stores a message after its recall, at most; and before it, as clocks are rounded.
 LATEST, EARLIEST = 120_000, 5
+# The format of a host's transcripts.
+OPENCLAW = "openclaw"
 # Seconds by which lines of one log may be out of order without the clock having been set back.
 UNORDERED = 5.0
 # What the engine says when it starts.
@@ -198,6 +201,16 @@ def placed(recalls: Sequence[Logged], recordings: Sequence[Recording]) -> Placed
         else:
             without.append(one)
     return Placed(found, without)
+
+
+def sessions_of(logs: Sequence[Path], home: Path) -> dict[str, str]:
+    """Return the session of each recall by file and line (``gateway.log:7``), by the host's transcripts.
+
+    A recall whose turn is not stored has none. Raises :class:`UnusableInput` if there is no usable receipt with a time,
+    or no transcript.
+    """
+    found = placed(read_log(logs).recalls, read_library(home, OPENCLAW).recordings)
+    return {one.where: key.rpartition("/")[0] for key, one in found.at.items()}
 
 
 def untangled(at: Mapping[str, Logged], equal: Callable[[str, Logged], bool]) -> tuple[dict[str, Logged], int]:

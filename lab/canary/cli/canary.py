@@ -111,9 +111,7 @@ def run(
     ] = None,
     check: Check = None,
     log: Log = None,
-    recalls: Annotated[
-        int, typer.Option("--recalls", min=1, help="Answered recalls that end the window, at least.")
-    ] = 300,
+    recalls: Annotated[int, typer.Option("--recalls", min=1, help="The longest window in answered recalls.")] = 1000,
     period: Annotated[str, typer.Option("--for", help="The longest window: 90s, 30m, 4h.")] = "4h",
     schedule: Annotated[
         int | None,
@@ -142,10 +140,11 @@ def run(
 ) -> Result:
     """Run a canary on a live gateway: Stage B of the rollout.
 
-    Backs up CONFIG, changes one value in it, restarts the gateway, waits for recalls, judges their receipts, and puts
-    CONFIG back byte for byte, whatever happened. A journal beside CONFIG is written before every step; if the canary
-    is killed, a guard rolls back, and lab canary recover does it at any later time. Without --write it prints what it
-    would do. Exit codes: 0 pass, 1 fail, 3 inconclusive, 2 unusable input, 4 no verdict, or not rolled back.
+    Backs up CONFIG, changes one value in it, restarts the gateway, judges its receipts after every session until they
+    decide, and puts CONFIG back byte for byte, whatever happened. A journal beside CONFIG is written before every step;
+    if the canary is killed, a guard rolls back, and lab canary recover does it at any later time. Without --write it
+    prints what it would do. Exit codes: 0 pass, 1 fail, 3 inconclusive, 2 unusable input, 4 no verdict, or not rolled
+    back.
     """
     from lab.base.config_resolve import real
     from lab.canary.rollout.follow import Follower, log_files
@@ -244,7 +243,7 @@ def _dry_run(plan: Plan, schedule: int | None) -> Result:
 
 def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
     """Print the decision, whether the gateway is as before, the reasons, and where everything is."""
-    from lab.gate.outputs import by_reason, gravest_first, headline
+    from lab.gate.outputs import by_reason, decided, gravest_first, headline
 
     verdict, done = outcome.verdict, outcome.rolled_back
     if outcome.stuck:
@@ -263,6 +262,8 @@ def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
         if outcome.status == "pass":
             emit_folded("To switch for good, see what would change:")
             emit(f"  lab canary apply {plan.out} --config {plan.change.config}")
+        for sentence in decided(verdict):
+            emit_folded(sentence)
         audited = verdict.audit or {"receipts": 0, "answered": 0}
         emit_folded(f"{counted(audited['receipts'], 'receipt')}, {audited['answered']} with an answer")
         if not outcome.complete and not outcome.problem:

@@ -83,7 +83,9 @@ def audit(
     ] = None,
     home: Annotated[
         Path | None,
-        typer.Option(help="The host's folder, such as ~/.openclaw: bounds of what recalls took come from its turns."),
+        typer.Option(
+            help="The host's folder, such as ~/.openclaw: its turns tell sessions, and bounds of what recalls took."
+        ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a line is damaged.")] = False,
     listed: Annotated[int, typer.Option(min=0, help="Number of damaged lines to list; all are counted.")] = SHOWN,
@@ -93,14 +95,17 @@ def audit(
     Other lines of the logs are ignored. The audit contains counts, shares and line numbers, never texts of memories.
     """
     from lab.base.files import dump_json, write_atomically
+    from lab.canary.agree.logged import sessions_of
     from lab.canary.audit.audit import audit as read_logs
     from lab.canary.audit.audit import require_replaceable
+    from lab.canary.audit.lines import STDIN
     from lab.canary.audit.waits import waits
     from lab.gate.receipts import nothing_found, unreadable
 
     if out is not None:
         require_replaceable(out, logs)
-    result = read_logs(logs, listed=listed, tell=announce, since=since)
+    names = sessions_of([Path(log) for log in logs], home) if home is not None and STDIN not in logs else None
+    result = read_logs(logs, listed=listed, tell=announce, since=since, sessions=names)
     if reason := unreadable(result):
         raise UnusableInput(reason)
     if home is not None:
@@ -170,11 +175,12 @@ def limits(
 ) -> Result:
     """Derive the limits of a policy from what this host recorded.
 
-    Limits on repeats, must memories and stale windows depend on the size of the store and on what people ask. Each is
+    Limits on repeats, must memories and the text lane depend on the size of the store and on what people ask. Each is
     loosened to the value of the given window and a margin for chance, and is never tightened. Give a window without a
     known fault: its faults are allowed from then on.
     """
     from lab.base.files import cannot_write, read_text, write_atomically
+    from lab.canary.audit.audit import audit as read_logs
     from lab.canary.audit.limits import about_window, derive, receipts_of, write_limits
     from lab.gate.policy import read_policy
     from lab.gate.shipped import SHIPPED, shipped_policies
@@ -182,7 +188,7 @@ def limits(
     chosen = read_policy(policy)
     file = SHIPPED / f"{policy}.toml" if policy in shipped_policies() else Path(policy)
     receipts = receipts_of(logs)
-    found, about = derive(chosen, receipts), about_window(logs, receipts)
+    found, about = derive(chosen, receipts, read_logs(logs, ended=True)), about_window(logs, receipts)
     if out is not None:
         if out.exists():
             raise UnusableInput(f"--out {out}: exists; choose a new file")

@@ -400,7 +400,7 @@ def _append(log: Follower, file: BinaryIO) -> bool:
 
 
 class Window(NamedTuple):
-    """A window that ended: the audit of its receipts, and whether it has as many recalls as were required."""
+    """A window that ended: its audit, and whether it was decided or has as many recalls as were required."""
 
     audit: dict[str, Any]
     complete: bool
@@ -414,15 +414,19 @@ def watch(
     recalls: int | None,
     seconds: float,
     tell: Announce = silent,
+    look: Callable[[Path, bool], dict[str, Any]] = lambda kept, ended: audit([str(kept)], ended=ended),
+    decides: Callable[[dict[str, Any]], bool] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Window:
     """Wait until the log has so many answered recalls, if any, or for so many seconds; return the audit of it.
 
-    The engine's lines are kept in ``receipts.log`` in ``out``, readable by the owner alone.
+    The engine's lines are kept in ``receipts.log`` in ``out``, readable by the owner alone. ``look`` returns their
+    audit; its second argument says that the window ended, so that open sessions count. ``decides`` is given the audit
+    after each session that ends, and ends the window if it returns true.
     """
     kept = out / KEPT_LINES
     begun = time.monotonic()
-    is_new, due, answered, reported, said = True, begun, 0, 0, begun
+    is_new, due, answered, reported, said, closed = True, begun, 0, 0, begun, 0
     try:
         handle = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "wb") as file:
@@ -432,12 +436,18 @@ def watch(
                 is_over = now - begun >= seconds
                 # An audit reads the whole window again, so in a long one they become rarer.
                 if is_over or (is_new and now >= due):
-                    result = audit([str(kept)])
+                    result = look(kept, is_over)
                     answered, is_new = int(result["recalls"]["answered"]), False
-                    due = time.monotonic() + 10 * (time.monotonic() - now)
                     is_full = recalls is not None and answered >= recalls
+                    if is_full and not is_over:
+                        result = look(kept, True)
                     if is_over or is_full:
                         return Window(result, is_full or recalls is None, now - begun)
+                    if decides and result["sessions"]["closed"] > closed:
+                        closed = result["sessions"]["closed"]
+                        if decides(result):
+                            return Window(result, True, now - begun)
+                    due = time.monotonic() + 10 * (time.monotonic() - now)
                 if answered >= reported + SAY_RECALLS or now - said >= SAY_EVERY:
                     reported, said = answered, now
                     of = f" of {recalls}" if recalls is not None else ""

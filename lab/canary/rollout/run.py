@@ -17,8 +17,11 @@ from lab.base.config_resolve import resolve_config
 from lab.base.config_text import MISSING, at_path, differing, set_value
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, read_json, write_atomically
-from lab.base.formatting import Announce, duration, silent
+from lab.base.formatting import Announce, counted, duration, silent
 from lab.base.shape import to_json
+from lab.canary.agree.logged import sessions_of
+from lab.canary.audit.audit import audit as read_logs
+from lab.canary.audit.sessions import SCOPE
 from lab.canary.audit.waits import waits
 from lab.canary.rollout.change import (
     DEFAULT_SELECTION,
@@ -58,6 +61,7 @@ from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.openclaw.upstream.host import check_host, host_of
 
 GOLDEN = "golden.txt"
+WORDS = {PASS: "GO", FAIL: "NO-GO"}
 _STATUS = {0: PASS, 1: FAIL, 3: INCONCLUSIVE}
 _CONFIG = SELECTION[:-2]
 # The folder in which `lab init` judges live receipts, beside those of the change.
@@ -70,9 +74,10 @@ _LEFT_OUT = ("lab", "embedding", "dbPath", "tableName")
 class Plan:
     """What a canary shall do: the change, the commands of the operator, the window and the policy.
 
-    ``recalls`` and ``seconds`` end the window, whichever comes first; None is no number. ``golden`` is a command that
-    runs while the gateway is switched and ends with the exit codes of the lab. ``timeout`` is for a restart with its
-    check, ``golden_timeout`` for the golden check. What is logged in the first ``settle`` seconds does not count.
+    A decision, ``recalls`` or ``seconds`` end the window, whichever comes first; without ``recalls``, time alone does.
+    ``golden`` is a command that runs while the gateway is switched and ends with the exit codes of the lab. ``timeout``
+    is for a restart with its check, ``golden_timeout`` for the golden check. What is logged in the first ``settle``
+    seconds does not count.
     """
 
     change: Change
@@ -82,7 +87,7 @@ class Plan:
     out: Path
     check: str | None = None
     golden: str | None = None
-    recalls: int | None = 300
+    recalls: int | None = 1000
     seconds: float = 4 * 3600.0
     timeout: float = 600.0
     golden_timeout: float = 3600.0
@@ -95,13 +100,14 @@ class Plan:
         change, folder = self.change, State(self.change.config).folder
         check = f" and wait for: {self.check}" if self.check else ""
         guarded = "start a guard that rolls back if this process is killed" if self.guard else "start no guard"
+        longest = f"{self.recalls} answered recalls and {duration(self.seconds)}"
         judged = f"audit them, judge by policy {self.policy.label}"
         golden = f"run the golden check: {self.golden}; " if self.golden else ""
         return [
             f"write the journal and the backup to {folder}; {guarded}",
             f"switch {change.sentence}",
             f"restart: {self.restart}{check}",
-            f"wait for at least {self.recalls} answered recalls in {self.log}, for at most {duration(self.seconds)}",
+            f"wait for a decision by the sessions in {self.log}, for at most {longest}",
             f"{golden}{judged}",
             f"roll back {change.name}, whatever the verdict, and restart: {self.restart}",
         ]
@@ -124,6 +130,11 @@ class Outcome:
     is_restart_open: bool = False
     rolled_back: RolledBack | None = None
     notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Note something once, however often one looks."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     @property
     def stuck_line(self) -> str:
@@ -264,8 +275,18 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
     time.sleep(plan.settle)
     # What the gateway logged until here is not of the switched configuration: the log is followed from its end.
     log = Follower(log_files(plan.log))
-    tell(f"wait: {f'{plan.recalls} recalls, at most ' if plan.recalls else ''}{duration(plan.seconds)}")
-    window = watch(log, plan.out, recalls=plan.recalls, seconds=plan.seconds, tell=tell)
+    until = f"a decision, {plan.recalls} recalls or " if plan.recalls else ""
+    tell(f"wait: {until}{duration(plan.seconds)}")
+    window = watch(
+        log,
+        plan.out,
+        recalls=plan.recalls,
+        seconds=plan.seconds,
+        tell=tell,
+        look=lambda kept, ended: _look(kept, ended, state, outcome),
+        # Without a number of recalls only time ends the window, because it is one of several that are compared.
+        decides=(lambda found: _is_decided(found, plan, state, outcome, tell)) if plan.recalls else None,
+    )
     outcome.complete = window.complete
     state.step(journal, JUDGE)
     if plan.golden:
@@ -281,12 +302,34 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
         require_effect(plan.change.after, window.audit)
 
 
+def _look(kept: Path, ended: bool, state: State, outcome: Outcome) -> dict[str, Any]:
+    """Return the audit of the lines so far, by the sessions of the host's transcripts where it can tell them."""
+    found = read_logs([str(kept)], ended=ended)
+    if not found["sessions"]["by"][SCOPE]:
+        return found
+    try:
+        names = sessions_of([kept], state.config.parent)
+    except LabError as error:
+        outcome.note(f"recalls without a session count by scope, and sessions by pauses: {error}")
+        return found
+    return read_logs([str(kept)], sessions=names, ended=ended)
+
+
+def _is_decided(found: dict[str, Any], plan: Plan, state: State, outcome: Outcome, tell: Announce) -> bool:
+    """Return whether the sessions that are over are enough for a GO or a NO-GO."""
+    verdict = judge(plan.policy, audit=_timed(found, plan, state, outcome))
+    if verdict.status not in (PASS, FAIL):
+        return False
+    tell(f"decided: {WORDS[verdict.status]} after {counted(found['sessions']['closed'], 'session')}")
+    return True
+
+
 def _timed(audit: dict[str, Any], plan: Plan, state: State, outcome: Outcome) -> dict[str, Any]:
     """Return the audit of the window with bounds of what recalls took, if the host recorded its turns."""
     try:
         found = waits([str(plan.out / KEPT_LINES)], state.config.parent)
     except LabError as error:
-        outcome.notes.append(f"what the recalls took is unknown: {error}")
+        outcome.note(f"what the recalls took is unknown: {error}")
         return audit
     return audit | {"latency": found} if found["recalls"] else audit
 

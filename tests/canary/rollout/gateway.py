@@ -3,8 +3,9 @@
     python gateway.py HOME
 
 It ends with 1 for a configuration that is no JSON5, or that names a slot in ``HOME/broken``. ``HOME/running.json`` says
-what it runs with. Receipts are the lines of ``HOME/receipts-POLICY.txt`` of its policy, over and over. While
-``HOME/failing`` exists, every recall fails; while ``HOME/silent`` exists, there is none.
+what it runs with. Receipts are the lines of ``HOME/receipts-POLICY.txt`` of its policy, over and over, each of another
+session; while ``HOME/hours`` exists, without a session and half an hour apart by their times. While ``HOME/failing``
+exists, every recall fails; while ``HOME/silent`` exists, there is none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import json5
@@ -45,8 +46,11 @@ def main(home: Path) -> None:
             elif slot == ENTRY and lines and not (home / "silent").exists():
                 receipt = lines[number % len(lines)]
                 # Real milliseconds: logs of two processes that begin alike are taken for copies of one.
-                moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-                log.write(f"{moment} [plugins] {ENTRY}:autoRecall.receipt {receipt}\n")
+                hours = (home / "hours").exists()
+                time_said = datetime.now(UTC) + timedelta(minutes=31 * number if hours else 0)
+                moment = time_said.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+                session = "" if hours else f"session={os.getpid()}-{number} "
+                log.write(f"{moment} [plugins] {session}{ENTRY}:autoRecall.receipt {receipt}\n")
                 number += 1
             time.sleep(PAUSE)
 

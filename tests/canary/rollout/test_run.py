@@ -47,6 +47,25 @@ def test_run_that_passes_rolls_back_byte_for_byte(make_gateway: Make, tmp_path: 
         assert b"sk-key" not in path.read_bytes()
 
 
+@pytest.mark.parametrize(("most", "code"), [(4, 0), (2, 1)])
+def test_run_ends_as_soon_as_its_sessions_decide(make_gateway: Make, tmp_path: Path, most: int, code: int) -> None:
+    gateway = make_gateway()
+    (gateway.home / "hours").touch()
+    words = gateway.words("--write", "--out", tmp_path / "out", most=most)
+    words[words.index("--recalls") + 1] = "100000"
+    done = run_here(*words)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert re.search(r"decided: (NO-)?GO after \d+ sessions?", done.stderr)
+    assert as_before(gateway)
+    receipt = json.loads((tmp_path / "out" / "canary.json").read_text("utf-8"))
+    assert (receipt["complete"], receipt["notes"]) == (True, [receipt["notes"][0]])
+    assert receipt["notes"][0].startswith("recalls without a session count by scope, and sessions by pauses: ")
+    audit = json.loads((tmp_path / "out" / "audit.json").read_text("utf-8"))
+    assert 10 <= audit["recalls"]["answered"] < 10000
+    # The session that was open when it ended does not count.
+    assert audit["sessions"]["open"] == 1
+
+
 def test_dry_run_is_the_default_and_changes_nothing(make_gateway: Make, tmp_path: Path) -> None:
     gateway = make_gateway()
     before = gateway.running()

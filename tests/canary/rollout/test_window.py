@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,33 @@ def test_window_keeps_the_lines_of_the_engine_for_its_owner(tmp_path: Path) -> N
     kept = tmp_path / "receipts.log"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert "a text of a user" not in kept.read_text("utf-8")
+
+
+def test_window_ends_when_its_sessions_decide(tmp_path: Path) -> None:
+    log, clock = tmp_path / "log", itertools.count()
+    receipt, seen = json.dumps(receipt_of(["m", "n"], quota=None)), list[int]()
+
+    def sleep(_: float) -> None:
+        time.sleep(0.05)
+        number = next(clock)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"2026-03-01T{number:02}:00:00.5Z {MARK} {receipt}\n")
+
+    def decides(audit: dict[str, Any]) -> bool:
+        seen.append(audit["sessions"]["closed"])
+        return seen[-1] >= 3
+
+    given = {"recalls": 20, "seconds": 600.0, "sleep": sleep}
+    ended = watch(Follower(log_files(log)), tmp_path, decides=decides, **given)
+    assert ended.complete
+    assert seen == sorted(set(seen))
+    assert (seen[-1], ended.audit["sessions"]["open"]) == (ended.audit["sessions"]["closed"], 1)
+    # At its own end, what is open counts.
+    assert ended.audit["recalls"]["answered"] < 20
+    other = tmp_path / "other"
+    other.mkdir()
+    full = watch(Follower(log_files(log)), other, recalls=2, seconds=600.0, sleep=sleep)
+    assert full.audit["sessions"]["open"] == 0
 
 
 def test_window_without_recalls_ends_after_its_time(tmp_path: Path) -> None:
