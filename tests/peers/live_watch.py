@@ -79,6 +79,10 @@ class Stubs:
         """Return the message that answers a request, and the usage that is reported with it, if any."""
         return {"role": "assistant", "content": "Understood."}, None
 
+    def events(self, request: dict[str, Any]) -> str:
+        """Return the events that answer a request of Anthropic's interface."""
+        raise NotImplementedError
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         stubs = self
 
@@ -94,6 +98,8 @@ class Stubs:
                     texts = given if isinstance(given, list) else [given]
                     vectors = [{"index": at, "embedding": _vector(text, size)} for at, text in enumerate(texts)]
                     return self._send(200, json.dumps({"data": vectors, "model": request["model"]}).encode())
+                if self.path.endswith("/messages"):
+                    return self._send(200, stubs.events(request).encode(), "text/event-stream")
                 message, usage = stubs.answer(request)
                 answer: dict[str, Any] = {"id": "c", "created": 1, "model": "stub-chat"}
                 answer |= {"usage": usage} if usage else {}

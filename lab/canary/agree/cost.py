@@ -157,12 +157,14 @@ class PromptCost:
     ``fixed`` are the tokens of tools and system prompt in most sessions, None if unknown; ``ratio`` is by how many
     tokens the provider's count grows with each that the lab estimates, None with ``fixed``. ``reported`` sums the usage
     fields of the calls that have them, under the present configuration; ``without_usage`` calls have none. ``change``
-    has the candidate's means minus the present ones, with the block where the engine puts it.
+    has the candidate's means minus the present ones, with the block where the engine puts it. ``mark`` are the fixed
+    tokens before the host's first mark, None if no usage of a MARKED cache gives them.
     """
 
     turns: int
     calls: int
     fixed: int | None
+    mark: int | None
     ratio: float | None
     reported: Usage
     without_usage: int
@@ -176,6 +178,7 @@ class PromptCost:
             "turns": self.turns,
             "calls": self.calls,
             "fixed_tokens": self.fixed,
+            "tokens_before_mark": self.mark,
             "ratio_of_tokens": self.ratio,
             "reported": self.reported._asdict() | {"calls": self.calls - self.without_usage},
             "prices": asdict(self.prices) if self.prices else None,
@@ -309,6 +312,7 @@ def cost_of(
         sum(map(len, before.values())),
         sum(map(len, calls.values())),
         fixed,
+        mark,
         sum(more for _, more in grown) / sum(size for size, _ in grown) if fixed and grown else None,
         Usage(*(sum(usage[at] for usage in usages) for at in range(4))),
         sum(map(len, calls.values())) - len(usages),
