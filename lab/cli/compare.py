@@ -12,11 +12,13 @@ from lab.base.errors import UnusableInput
 from lab.base.formatting import choices, markdown
 from lab.cli import completion, options
 from lab.cli.errata import comparison_beside
-from lab.cli.output import emit, emit_json
+from lab.cli.output import emit, emit_folded, emit_json
 from lab.cli.results import Result
 
 if TYPE_CHECKING:
+    from lab.compare.judgements import Turns
     from lab.compare.paired import Comparison, Difference
+    from lab.runs.directory import RunDirectory
 
 FORMATS = ("text", "markdown", "latex", "json")
 
@@ -63,8 +65,10 @@ def compare(
     baseline, candidate = _pair(opened.arms, baseline, candidate)
     comparison = compare_arms(opened, baseline, candidate, primary=primary or (), slices=slices)
     beside = comparison_beside(opened, comparison, errata)
+    turning = _turning(opened, comparison)
+    more = {"turns": {name: turns.as_json() for name, turns in turning.items()}} | beside.value
     if format == "json":
-        return Result(comparison, lambda found: emit_json(found.as_json() | beside.value))
+        return Result(comparison, lambda found: emit_json(found.as_json() | more))
     candidate_run, arm = locate(opened, candidate)
     flipped = {"gained": comparison.gained[:flips], "lost": comparison.lost[:flips]}
     commands = {
@@ -75,9 +79,25 @@ def compare(
 
     def show(found: Comparison) -> None:
         emit_as(found, shown(found, every=every), commands)
+        for name, turns in turning.items():
+            emit_folded(f"{name} {turns.sentence}.")
         beside.show()
 
-    return Result(comparison, show, lambda found: found.as_json() | beside.value)
+    return Result(comparison, show, lambda found: found.as_json() | more)
+
+
+def _turning(run: RunDirectory, comparison: Comparison) -> dict[str, Turns]:
+    """Return what turns each primary difference of two arms of one run that is shown."""
+    if any(":" in arm for arm in (comparison.baseline, comparison.candidate)):
+        return {}
+    from lab.compare.judgements import what_turns
+
+    found = {
+        one.measure: what_turns(run, comparison.baseline, comparison.candidate, one, family=comparison.family)
+        for one in comparison.differences
+        if one.p_holm is not None
+    }
+    return {name: turns for name, turns in found.items() if turns is not None}
 
 
 def _pair(arms: Sequence[str], baseline: str | None, candidate: str | None) -> tuple[str, str]:

@@ -161,7 +161,7 @@ def sign_flips(measures: Sequence[Sequence[float]], seed: int = 0, *, one_sided:
         # The tolerance makes a tie with the observed sum count as one in spite of rounding.
         reach = observed - 1e-12 * np.maximum(1.0, np.abs(values).sum(axis=0))
         exact = clusters <= EXACT_UP_TO
-        signs = _all_signs(clusters) if exact else _drawn_signs(clusters, seed)
+        signs = all_signs(clusters) if exact else drawn_signs(clusters, seed)
         extreme = np.zeros(len(indices), np.int64)
         # In blocks: as floats, the signs of a thousand clusters would take 800 MB.
         for start in range(0, len(signs), BLOCK):
@@ -175,7 +175,8 @@ def sign_flips(measures: Sequence[Sequence[float]], seed: int = 0, *, one_sided:
 
 # Every measure of a comparison has the same clusters and shares the draws.
 @lru_cache(maxsize=2)
-def _drawn_signs(clusters: int, seed: int) -> np.ndarray:
+def drawn_signs(clusters: int, seed: int) -> np.ndarray:
+    """Return :data:`DRAWS` random combinations of signs, one per row."""
     import numpy as np
 
     drawn: np.ndarray = np.random.default_rng(seed).integers(0, 2, (DRAWS, clusters), dtype=np.int8)
@@ -185,7 +186,7 @@ def _drawn_signs(clusters: int, seed: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=2)
-def _all_signs(clusters: int) -> np.ndarray:
+def all_signs(clusters: int) -> np.ndarray:
     """Return every combination of signs, one per row."""
     import numpy as np
 

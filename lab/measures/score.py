@@ -209,6 +209,26 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     return Block(receipts.turn[rows], values, np.stack(where, axis=1))
 
 
+def values_at(receipts: Receipts, rows: Ints, golds: Sequence[Gold], name: str, limit: Limit) -> Floats | None:
+    """Return one measure at ``rows`` of receipts, which must be probes, with any gold; None for one of another kind.
+
+    NaN where the measure has no value.
+    """
+    import numpy as np
+
+    probes, entry = _probes_of(receipts, rows, golds, limit.max_items), entry_of(name)
+    with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
+    if is_ranked(name):
+        measure, level, k = parse(name)
+        return np.where(with_gold, measure.values(probes.ranked.at_level(level), k), np.nan)
+    if not isinstance(entry, InjectedMeasure | ProbeMeasure):
+        return None
+    k = int(name.rpartition("@")[2]) if isinstance(entry, InjectedMeasure) else 0
+    values = entry.values(probes, k) if isinstance(entry, InjectedMeasure) else entry.values(probes)
+    among: dict[Which, Flags] = {"with gold": with_gold, "without gold": ~with_gold, "all": np.ones(len(rows), bool)}
+    return np.where(among[entry.probes], values, np.nan)
+
+
 def rank_measures(judged: Judged, depth: int, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, Floats]:
     """Return every rank measure at every cutoff, then those over complete rankings; one value for each probe.
 

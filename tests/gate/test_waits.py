@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -74,12 +76,37 @@ def test_wait_rule_without_data_says_what_is_missing(tmp_path: Path, timed: Time
     few = judged(policy, timed(recalls=60), timed())
     assert (few.status, few.settles) == (INCONCLUSIVE, "12 more recalls")
     skipping = mine(tmp_path, TOML + 'without_data = "skip"\n')
-    for one, control in ((timed(), None), (audit, None), (timed(200, skips=18), timed()), (timed(110), timed(skips=0))):
+    for one, control in ((timed(), None), (audit, None), (timed(200, skips=18), timed())):
         assert judged(skipping, one, control).status == SKIPPED
 
 
 def test_wait_rule_without_lower_bounds_can_still_pass(tmp_path: Path, timed: Timed) -> None:
     assert judged(mine(tmp_path), timed(30, skips=0), timed(skips=0)).status == PASS
+    # A ratio allows the host no more time, and its own part is unknown.
+    twice = mine(tmp_path, TOML.replace("1.15", "2").replace("100", "0"))
+    assert judged(twice, timed(40), timed()).status == PASS
+    assert judged(twice, timed(40), timed(skips=0)).status == INCONCLUSIVE
+
+
+def test_wait_rule_passes_unchanged_recalls_and_not_those_at_the_limit(tmp_path: Path, audit: dict[str, Any]) -> None:
+    """Times are skewed, and the host needs a part of its own."""
+    draw, policy = Random(3), mine(tmp_path)
+
+    def window(ratio: float, more: float) -> dict[str, Any]:
+        receipts = []
+        for at in range(360):
+            recall = 0.0 if at % 6 == 5 else ratio * 60 * draw.lognormvariate(0, 0.6) + more
+            receipts.append(Receipt(round(100_000 * at + 10 * draw.lognormvariate(0, 0.7) + recall), at % 6 == 5))
+        return audit | {"latency": bounded(receipts, [Span(100_000 * at, 100_000 * at + 99_999) for at in range(360)])}
+
+    found = {
+        name: Counter(judged(policy, window(ratio, more), window(1, 0)).status for _ in range(60))
+        for name, ratio, more in (("unchanged", 1.0, 0.0), ("at the limit", 1.15, 100.0), ("slow", 1.0, 400.0))
+    }
+    assert found["unchanged"][PASS] >= 57
+    assert found["at the limit"][PASS] <= 3
+    assert found["at the limit"][FAIL] <= 3
+    assert found["slow"][FAIL] >= 57
 
 
 @pytest.mark.parametrize(
