@@ -101,7 +101,7 @@ def judge(
         typer.Option(
             metavar="AUDIT2",
             help="Another audit to show beside AUDIT on canary.html: of the window before, or of a gateway that was "
-            "not switched. Of the rules, only those on what recalls take compare with it.",
+            "not switched. What it breaks as well is not caused by the switch; what recalls take is compared.",
         ),
     ] = None,
     against: Annotated[

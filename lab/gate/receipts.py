@@ -15,6 +15,7 @@ import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -291,8 +292,27 @@ def _require_exact(value: Any, where: str) -> None:
         _require_exact(inner, f"{where}: {key}" if where.count(": ") < 1 else f"{where}.{key}")
 
 
-def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, Any]) -> Iterator[Line]:
-    """Yield one line per rule. Raise :class:`UnusableInput` for an unknown path; a null counts as missing data."""
+def judge_receipts(
+    policy: Policy, rules: Sequence[Rule], audit: Mapping[str, Any], control: Mapping[str, Any] | None = None
+) -> Iterator[Line]:
+    """Yield one line per rule. Raise :class:`UnusableInput` for an unknown path; a null counts as missing data.
+
+    What the control is shown to break as well was not caused by the switch: such a rule does not fail, and does not
+    pass. An incident, and answers that do not vary, fail all the same: the switch is there to mend the latter.
+    """
+    lines = list(_lines(policy, rules, audit))
+    others = iter(_lines(policy, rules, control) if control is not None else ())
+    for rule, one, other in zip_longest(rules, lines, others):
+        is_alike = other is not None and one.status == other.status == FAIL
+        if not is_alike or rule.at_most == 0 or rule.measure in VARIATION:
+            yield one
+        else:
+            why = "the control breaks it as well, so the switch is not the cause"
+            yield replace(one, status=INCONCLUSIVE, reason=f"{one.reason}; {why}", settles="a sound window before it")
+    yield from judge_scheduled(rules, audit)
+
+
+def _lines(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, Any]) -> Iterator[Line]:
     if reason := unreadable(audit):
         # What could not be read is no evidence against the engine.
         yield from (line(rule, ERROR, reason) for rule in rules)
@@ -327,7 +347,6 @@ def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, An
         # Without remarks, lines that lack receipts share one reason and are printed once.
         remark = _remark(rule, audit, where) if missing <= 0 or by_session or result.status == FAIL else None
         yield replace(result, reason=f"{result.reason} ({remark})") if remark else result
-    yield from judge_scheduled(rules, audit)
 
 
 def _few(audit: Mapping[str, Any]) -> str | None:

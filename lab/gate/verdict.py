@@ -455,7 +455,7 @@ def _inputs(
     control_file: Path | None,
 ) -> Inputs:
     others = {str(other.path): other.content for other in _runs(policy, run, against) if other is not run}
-    if control is not None and any(rule.kind == "wait" for rule in policy.rules):
+    if control is not None and any(rule.kind in OF_AUDITS for rule in policy.rules):
         others[str(control_file)] = digest(control)
     is_shipped = policy.file is None or Path(policy.file).parent == SHIPPED
     return Inputs(
@@ -484,7 +484,7 @@ def _judged(
     """Yield the lines of rules that are judged together and whose inputs are present."""
     kind = rules[0].kind
     if kind == "receipts" and audit is not None:
-        yield from judge_receipts(policy, rules, audit)
+        yield from judge_receipts(policy, rules, audit, control)
     elif kind == "wait" and audit is not None:
         yield from judge_waits(policy, rules, audit, control)
     elif kind == "latency" and run is not None:

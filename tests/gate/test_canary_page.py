@@ -57,7 +57,7 @@ def test_page_says_the_decision_and_how_to_roll_back(audit: dict[str, Any], tmp_
     assert "lab gate AUDIT --control AUDIT2" in words
 
 
-def test_control_stands_beside_and_decides_nothing(audit: dict[str, Any], tmp_path: Path) -> None:
+def test_control_stands_beside_the_canary(audit: dict[str, Any], tmp_path: Path) -> None:
     broken = _broken(audit)
     verdict = _judged(broken)
     page = write_page(verdict, broken, tmp_path, audit)
@@ -74,6 +74,22 @@ def test_limit_that_the_control_breaks_too_is_named(audit: dict[str, Any], tmp_p
     broken = _broken(audit)
     page = write_page(_judged(broken), broken, tmp_path, broken)
     assert re.search(r"The control breaks these limits as well: [^.]*errors\.rate", _words(page))
+
+
+def test_what_the_control_breaks_as_well_is_not_the_fault_of_the_switch(audit: dict[str, Any]) -> None:
+    broken, policy = _broken(audit), read_policy("stage-b")
+
+    def status(control: dict[str, Any] | None) -> dict[str, str]:
+        return {line.measure: line.status for line in judge(policy, audit=broken, control=control).lines}
+
+    assert status(None)["errors.rate"] == status(audit)["errors.rate"] == "fail"
+    assert status(broken)["errors.rate"] == "inconclusive"
+    line = next(one for one in judge(policy, audit=broken, control=broken).lines if one.measure == "errors.rate")
+    assert "the control breaks it as well, so the switch is not the cause" in line.reason
+    # Answers that do not vary are what the switch is there to mend.
+    stuck = {**audit, "repeat": {**audit["repeat"], "longest_streak": 99}}
+    alike = {one.measure: one.status for one in judge(policy, audit=stuck, control=stuck).lines}
+    assert alike["repeat.longest_streak"] == "fail"
 
 
 def test_sound_log_is_a_go(audit: dict[str, Any], tmp_path: Path) -> None:

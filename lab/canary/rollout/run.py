@@ -283,7 +283,7 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
         recalls=plan.recalls,
         seconds=plan.seconds,
         tell=tell,
-        look=lambda kept, ended: _look(kept, ended, state, outcome),
+        look=lambda kept, ended: look(kept, ended, state, outcome),
         # Without a number of recalls only time ends the window, because it is one of several that are compared.
         decides=(lambda found: _is_decided(found, plan, state, outcome, tell)) if plan.recalls else None,
     )
@@ -302,7 +302,7 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
         require_effect(plan.change.after, window.audit)
 
 
-def _look(kept: Path, ended: bool, state: State, outcome: Outcome) -> dict[str, Any]:
+def look(kept: Path, ended: bool, state: State, outcome: Outcome) -> dict[str, Any]:
     """Return the audit of the lines so far, by the sessions of the host's transcripts where it can tell them."""
     found = read_logs([str(kept)], ended=ended)
     if not found["sessions"]["by"][SCOPE]:

@@ -20,14 +20,13 @@ from lab.base.errors import LabError, UnusableInput
 from lab.base.files import digest, dump_json, only_writer, read_json, write_atomically
 from lab.base.formatting import Announce, duration, silent
 from lab.base.shape import field
-from lab.canary.audit.audit import audit
 from lab.canary.audit.check import CAPTURE
 from lab.canary.rollout.change import DEFAULT_SELECTION, SELECTION
 from lab.canary.rollout.commands import raised, restart_gateway
 from lab.canary.rollout.follow import KEPT_LINES, Follower, log_files, watch
 from lab.canary.rollout.journal import State, now
 from lab.canary.rollout.recover import RolledBack
-from lab.canary.rollout.run import Outcome, Plan, require_effect, require_unswitched, run_canary
+from lab.canary.rollout.run import Outcome, Plan, look, require_effect, require_unswitched, run_canary
 from lab.compare.randomised import LEAST, MOST, drawn
 from lab.gate.line import FAIL
 from lab.gate.outputs import write_verdict
@@ -39,7 +38,7 @@ from lab.runs.directory import AUDIT
 
 SCHEMA = "lab.canary.schedule.v1"
 SCHEDULE, BLOCKS, BLOCK = "schedule.json", "blocks", "block.json"
-CONTROL_LINES = "control.log"
+CONTROL_LINES, CONTROL = "control.log", "control.json"
 # The share of each block, at its beginning, whose recalls do not count: what the block before left has time to pass.
 WASH_OUT = 1 / 6
 
@@ -215,11 +214,22 @@ def _judged(plan: Plan, schedule: Schedule, outcome: Outcome) -> Verdict:
         lines = b"".join((folder / KEPT_LINES).read_bytes() for switched, folder in done if switched is wanted)
         write_atomically(plan.out / name, lines, private=True)
     is_over = len(done) == schedule.blocks
-    found = audit([str(plan.out / KEPT_LINES)], ended=is_over)
+    state = State(plan.change.config)
+    found = look(plan.out / KEPT_LINES, is_over, state, outcome)
+    has_others = any(not switched for switched, _ in done)
+    other = look(plan.out / CONTROL_LINES, is_over, state, outcome) if has_others else None
     if is_over:
         found["schedule"] = {"seed": schedule.seed, "blocks": [_figures(*block) for block in done]}
     write_atomically(plan.out / AUDIT, dump_json(found))
-    outcome.verdict = judge(plan.policy, audit=found, audit_file=plan.out / AUDIT)
+    if other is not None:
+        write_atomically(plan.out / CONTROL, dump_json(other))
+    outcome.verdict = judge(
+        plan.policy,
+        audit=found,
+        audit_file=plan.out / AUDIT,
+        control=other,
+        control_file=plan.out / CONTROL if other else None,
+    )
     write_verdict(outcome.verdict, plan.out)
     return outcome.verdict
 
