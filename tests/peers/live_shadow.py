@@ -1,6 +1,6 @@
 """Processor time of ``lab canary shadow`` beside the recalls of a real gateway (docs/canary.md).
 
-    python -m tests.peers.live_shadow FOLDER --openclaw NODE_MODULES --engine FOLDER [--memories 10000] [--turns 100]
+    python -m tests.peers.live_shadow FOLDER --openclaw NODE_MODULES --engine FOLDER [--turns 100]
 
 The packages are those of :mod:`tests.peers.live_watch`. FOLDER gets a home whose store has so many memories. The
 gateway serves turns with recalls switched off and on; the difference of its processor time is what recalls cost,
@@ -26,7 +26,7 @@ from typing import Any
 
 from tests.peers.live_watch import DIMENSIONS, ENTRY, Home, _vector
 
-WARM, OF_SESSION, NEWEST = 20, 10, 1_700_000_000_000
+WARM, NEWEST = 20, 1_700_000_000_000
 WORDS = [
     a + b + c for a in ("ka", "lo", "mi", "ne", "su", "ta", "ri") for b in "bdgklmnprst" for c in ("an", "el", "is")
 ]
@@ -80,7 +80,7 @@ def processor_time(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def per_turn(home: Home, name: str, turns: int) -> float:
+def per_turn(home: Home, name: str, turns: int, session: int) -> float:
     """Serve turns, and return the gateway's seconds of processor time for each after the first ones."""
     draw = random.Random(name)
     process = home.process
@@ -88,7 +88,7 @@ def per_turn(home: Home, name: str, turns: int) -> float:
     for number in range(WARM + turns):
         if number == WARM:
             before = processor_time(process)
-        home.say(sentence(draw), f"{name}{number // OF_SESSION}")
+        home.say(sentence(draw), f"{name}{number // session}")
     return (processor_time(process) - before) / turns
 
 
@@ -198,14 +198,15 @@ def main() -> None:
     parser.add_argument("--memories", type=int, default=10_000)
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--more", type=int, default=50)
+    parser.add_argument("--session", type=int, default=10, help="turns of a session")
     given = parser.parse_args()
     home = Home(given.folder, given.openclaw.resolve(), given.engine.resolve(), given.port)
     try:
         write_memories(home, given.memories)
         with_recall(home, on=False)
-        off = per_turn(home, "off", given.turns)
+        off = per_turn(home, "off", given.turns, given.session)
         with_recall(home, on=True)
-        on = per_turn(home, "on", given.turns)
+        on = per_turn(home, "on", given.turns, given.session)
         print(json.dumps({"without": off, "with": on, "seconds_per_recall": on - off}), flush=True)
         value = json.loads(home.config.read_text("utf-8"))
         value["plugins"]["entries"][ENTRY]["config"]["autoRecall"]["selectionMode"] = "tier_first_v1"
@@ -213,7 +214,7 @@ def main() -> None:
         candidate.write_text(json.dumps(value), "utf-8")
         for recalls, name in ((WARM + given.turns, ""), (given.more, "more"), (0, "")):
             for number in range(recalls if name else 0):
-                home.say(sentence(random.Random(number)), f"{name}{number // OF_SESSION}")
+                home.say(sentence(random.Random(number)), f"{name}{number // given.session}")
             spent = shadowed(home, candidate)
             print(json.dumps({"new recalls": recalls, "engine": recalls * (on - off), "shadow": spent}), flush=True)
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -74,7 +75,7 @@ def shadow(
     from lab.canary.rollout.shadow import forget
     from lab.canary.rollout.shadow import shadow as made
     from lab.cli.baseline import today
-    from lab.host.home import look
+    from lab.host.home import logged_to, look
 
     if period and not follow:
         raise UnusableInput("--for: is the time after which --follow ends; give --follow too")
@@ -85,6 +86,10 @@ def shadow(
 
     def looked(before: Shadow | None = None) -> Result:
         host = look(home, store=store, log=log)
+        named = log or logged_to(host.value, home)
+        if host.log is None and named is not None and log_files(named)():
+            # The name stands for those of other days.
+            host = replace(host, log=named)
         sizes = partial(_sizes, log_files(host.log) if host.log else list)
         seen = sizes()
         found = made(host, candidate, out, embedder=embedder, date=today(), prices=costs, jobs=jobs, announce=tell)

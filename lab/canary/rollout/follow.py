@@ -30,6 +30,7 @@ from typing import Any, BinaryIO, NamedTuple
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import cannot_write, require_finite
 from lab.base.formatting import Announce, duration, silent
+from lab.base.regex import regex
 from lab.base.sqlite import read_sqlite
 from lab.canary.audit.audit import audit
 from lab.canary.audit.lines import MARKER, MAX_LINE, Parts, marked
@@ -43,6 +44,9 @@ MOST = 8 * BLOCK
 # Files that are gone and may come back under another name.
 MISSING = 64
 PACKED = ".gz"
+# Names that the host makes anew every day.
+_DATED = regex(r"openclaw-(\d{4}-\d\d-\d\d|YYYY-MM-DD)\.log")
+_OF_A_DAY = regex(r"openclaw-\d{4}-\d\d-\d\d\.log([.-]|$)")
 _PATTERN = "agents/*/agent/openclaw-agent.sqlite"
 # Events that are read at a look.
 _MOST = 2000
@@ -209,8 +213,8 @@ class Follower:
 def log_files(log: Path) -> Callable[[], list[Path]]:
     """Return a function that lists a log and the files it was rotated to, such as ``gateway.log.1``.
 
-    A ``*`` in the name stands for a date: ``openclaw-*.log``. Raises :class:`UnusableInput` for a device and for a
-    folder.
+    A ``*`` in the name stands for a date: ``openclaw-*.log``. So does a date in the name ``openclaw-2026-11-29.log``,
+    which the host replaces by that of the day. Raises :class:`UnusableInput` for a device and for a folder.
     """
     require_finite(log)
     if log.is_dir():
@@ -224,6 +228,8 @@ def log_files(log: Path) -> Callable[[], list[Path]]:
             names = os.listdir(log.parent)
         except OSError:
             return []
+        if _DATED.fullmatch(log.name):
+            return [log.parent / name for name in names if _OF_A_DAY.match(name)]
         begins = (f"{log.name}.", f"{log.name}-")
         return [log.parent / name for name in names if name == log.name or name.startswith(begins)]
 

@@ -175,9 +175,11 @@ def shadow(
         raise UnusableInput(f"{home.path}: has no {what}; name it with --{'log' if home.log is None else 'store'}")
     section = engine_section(read_value(candidate), candidate)
     # The log is read first, so that the snapshot has the turns of all its recalls.
-    log = read_log(log_files(home.log)())
+    files = log_files(home.log)()
+    log = read_log(files)
     before = [open_snapshot(path) for path in snapshots(out / SNAPSHOTS)[-1:]]
-    taken = take(home, out / SNAPSHOTS, date=date, created=date, like=next(iter(before), None), announce=announce)
+    newest = replace(home, log=max(files, key=lambda file: file.stat().st_mtime_ns))
+    taken = take(newest, out / SNAPSHOTS, date=date, created=date, like=next(iter(before), None), announce=announce)
     if taken.store is None:
         raise UnusableInput(f"{home.store}: its table was not copied; {'; '.join(taken.left_out.values())}")
     at = taken.path.name
@@ -194,6 +196,13 @@ def shadow(
     if not found.at:
         raise NotComparable(
             f"{home.log}: none of its {counted(len(recalls), 'recall')} has a user's turn in {home.path}"
+        )
+    since = min(one.time_ms for one in recalls)
+    turns = [turn for recording in library.recordings for turn in recording.turns if turn.role == "user"]
+    if others := sum(turn.time_ms > since and turn.key not in found.at for turn in turns):
+        notes.append(
+            f"{counted(others, 'user turn')} since the first of these recalls {'has' if others == 1 else 'have'} none: "
+            "recall was off, or another gateway or log has them"
         )
     gone, unknown = deleted_rows(home.store, home.table)
     notes += [unknown] if unknown else []
