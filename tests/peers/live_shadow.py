@@ -3,8 +3,8 @@
     python -m tests.peers.live_shadow FOLDER --openclaw NODE_MODULES --engine FOLDER [--turns 100]
 
 The packages are those of :mod:`tests.peers.live_watch`. FOLDER gets a home whose store has so many memories. The
-gateway serves turns with recalls switched off and on; the difference of its processor time is what recalls cost,
-without the provider of embeddings, which is another process. Then a shadow looks at the recalls, and looks again after
+gateway serves turns, of which the engine skips every other one; the difference of its processor time is what a recall
+costs, without the provider of embeddings, which is another process. Then a shadow looks at the recalls, and looks again after
 ``--more`` turns. Its processor time is printed by part.
 """
 
@@ -15,6 +15,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -26,6 +27,8 @@ from typing import Any
 
 from tests.peers.live_watch import DIMENSIONS, ENTRY, Home, _vector
 
+# The engine makes no recall for such a text.
+SKIPPED = "ok"
 WARM, NEWEST = 20, 1_700_000_000_000
 WORDS = [
     a + b + c for a in ("ka", "lo", "mi", "ne", "su", "ta", "ri") for b in "bdgklmnprst" for c in ("an", "el", "is")
@@ -62,16 +65,14 @@ def write_memories(home: Home, count: int) -> None:
     import_lancedb().connect(str(store)).create_table("memories", pa.table(columns, schema=schema(DIMENSIONS, ())))
 
 
-def with_recall(home: Home, *, on: bool) -> None:
-    """Switch recalls on or off, and start the gateway again."""
-    home.stop()
+def configured(home: Home) -> None:
+    """Let the engine recall from the store alone, and store nothing."""
     value = json.loads(home.config.read_text("utf-8"))
     engine = value["plugins"]["entries"][ENTRY]["config"]
-    engine["autoRecall"]["enabled"], engine["autoCapture"]["enabled"] = on, False
-    engine.pop("docsColdLane", None)
+    engine["autoCapture"]["enabled"] = False
+    del engine["docsColdLane"]
     engine["receipts"]["maxItems"] = 10
     home.config.write_text(json.dumps(value, indent=2), "utf-8")
-    home.start()
 
 
 def processor_time(process: int) -> float:
@@ -80,16 +81,19 @@ def processor_time(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def per_turn(home: Home, name: str, turns: int, session: int) -> float:
-    """Serve turns, and return the gateway's seconds of processor time for each after the first ones."""
-    draw = random.Random(name)
-    process = home.process
-    before = 0.0
+def of_a_recall(home: Home, turns: int, session: int) -> tuple[float, float]:
+    """Serve turns in pairs, one of which the engine skips; return what the other takes more, and its standard error."""
+    draw, differences = random.Random(3), []
     for number in range(WARM + turns):
-        if number == WARM:
-            before = processor_time(process)
-        home.say(sentence(draw), f"{name}{number // session}")
-    return (processor_time(process) - before) / turns
+        spent = {}
+        for text in (SKIPPED, sentence(draw))[:: 1 if number % 2 else -1]:
+            before = processor_time(home.process)
+            home.say(text, f"room{number // session}")
+            time.sleep(0.1)
+            spent[text == SKIPPED] = processor_time(home.process) - before
+        differences.append(spent[False] - spent[True])
+    kept = differences[WARM:]
+    return statistics.mean(kept), statistics.stdev(kept) / len(kept) ** 0.5
 
 
 PARTS = {
@@ -203,11 +207,10 @@ def main() -> None:
     home = Home(given.folder, given.openclaw.resolve(), given.engine.resolve(), given.port)
     try:
         write_memories(home, given.memories)
-        with_recall(home, on=False)
-        off = per_turn(home, "off", given.turns, given.session)
-        with_recall(home, on=True)
-        on = per_turn(home, "on", given.turns, given.session)
-        print(json.dumps({"without": off, "with": on, "seconds_per_recall": on - off}), flush=True)
+        configured(home)
+        home.start()
+        mean, error = of_a_recall(home, given.turns, given.session)
+        print(json.dumps({"seconds of a recall": round(mean, 4), "standard error": round(error, 4)}), flush=True)
         value = json.loads(home.config.read_text("utf-8"))
         value["plugins"]["entries"][ENTRY]["config"]["autoRecall"]["selectionMode"] = "tier_first_v1"
         candidate = home.folder / "candidate.json"
@@ -216,7 +219,7 @@ def main() -> None:
             for number in range(recalls if name else 0):
                 home.say(sentence(random.Random(number)), f"{name}{number // given.session}")
             spent = shadowed(home, candidate)
-            print(json.dumps({"new recalls": recalls, "engine": recalls * (on - off), "shadow": spent}), flush=True)
+            print(json.dumps({"new recalls": recalls, "engine": round(recalls * mean, 3), "shadow": spent}), flush=True)
     finally:
         home.close()
 
