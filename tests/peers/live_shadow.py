@@ -4,8 +4,8 @@
 
 The packages are those of :mod:`tests.peers.live_watch`. FOLDER gets a home whose store has so many memories. The
 gateway serves turns, of which the engine skips every other one; the difference of its processor time is what a recall
-costs, without the provider of embeddings, which is another process. Then a shadow looks at the recalls, and looks again after
-``--more`` turns. Its processor time is printed by part.
+costs, without the provider of embeddings, which is another process. Then a shadow looks at the recalls, and looks again
+after ``--more`` turns. Its processor time is printed by part.
 """
 
 from __future__ import annotations
