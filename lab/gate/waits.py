@@ -1,10 +1,10 @@
 """Wait rules: what the recalls of a live engine took, beside a control (CN-24).
 
-An audit has no times of recalls, but bounds of their quantiles, with 95 % intervals. A rule fails if the lower bound is
-shown to be above the limit that follows from the upper bound in the control: a host that became slower by itself does
-not fail it. It passes if the upper bounds are shown to be within the limit. They are times until the receipt, so both
-hold what the host needs itself: were recalls slower by the limit, these times were, too. Each of the two intervals errs
-on one side with 2.5 %, so both together with 5 %.
+An audit has no times of recalls, but bounds of their quantiles, with 95 % intervals. The upper bounds are times until
+the receipt, so both windows hold what the host needs itself. Were recalls slower by no more than the limit allows, and
+the host by no more than skipped recalls show, these times were, too: a rule fails if they are shown not to be. It
+passes if they are shown to be within the limit, the host's part included. Each of the two intervals errs on one side
+with 2.5 %, so both together with 5 %.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from lab.measures.latency import LEVEL, Quantile, least_n
 
 NO_CONTROL = "needs a control", "add --control AUDIT2"
 NO_TIMES, ADD_TIMES = "no bounds of what recalls took", "`lab canary audit LOG --home HOME --out AUDIT` adds them"
-# Below it, recalls that the engine skips are too few for a lower bound.
-NO_LOWER = "not shown to hold, and too few skipped recalls to show that it is violated", "19 or more skipped recalls"
+# What the host needs itself is unknown.
+NO_HOST = "not shown to hold, and too few skipped recalls to show more", "19 or more skipped recalls in each window"
 
 
 def judge_waits(
@@ -50,28 +50,30 @@ def _line(rule: Rule, audit: Mapping[str, Any], control: Mapping[str, Any] | Non
         why = f"bounds of {min(count, other)} recalls; an interval of this quantile needs {need}"
         more_recalls = counted(need - min(count, other), "more recall")
         return line(rule, INCONCLUSIVE, why, more_recalls, n=count, limit=limit)
+    own, base_own = (one["latency"].get("host_ms") for one in (audit, control))
     # A ratio above 1 allows the recall more time, and not the host: its own part is left out, or all if it is unknown.
-    own = control["latency"].get("host_ms")
-    least = ratio * base.low + more - max(0.0, ratio - 1) * (base.low if own is None else min(own, base.low))
-    most = ratio * base.high + more
-    status = PASS if high.high <= least else FAIL if low is not None and low.low > most else INCONCLUSIVE
-    if status == INCONCLUSIVE and low is None:
-        return lacking(rule, *NO_LOWER)
+    least = ratio * base.low + more - max(0.0, ratio - 1) * (base.low if base_own is None else min(base_own, base.low))
+    grown = None if own is None or base_own is None else max(0.0, own - base_own)
+    status = PASS if high.high <= least else INCONCLUSIVE
+    if status == INCONCLUSIVE and grown is None:
+        return lacking(rule, *NO_HOST)
+    if status == INCONCLUSIVE and grown is not None and high.low > ratio * base.high + more + grown:
+        status = FAIL
     conclusion = {PASS: "shown to hold", FAIL: "shown to be violated", INCONCLUSIVE: "not shown to hold"}[status]
+    itself = f"; the host itself needs {grown:g} ms more" if grown else ""
     why = (
         f"{_between(low, high)} over {counted(count, 'recall')}, in the control {_between(base_low, base)} over "
-        f"{other}; the policy requires {limit}: {conclusion}"
+        f"{other}{itself}; the policy requires {limit}: {conclusion}"
     )
-    # The bound that decided.
-    decided = low if status == FAIL and low else high
-    numbers = {"candidate": decided.value, "low": low.low if low else 0.0, "high": high.high}
+    numbers = {"candidate": high.value, "low": high.low, "high": high.high}
     settles = "more recalls in both windows" if status == INCONCLUSIVE else None
     return line(rule, status, why, settles, **numbers, n=count, limit=limit, confidence=LEVEL)
 
 
 def _between(low: Quantile | None, high: Quantile) -> str:
-    least = f"{low.value:.0f} ({low.low:.0f} or more)" if low else "0"
-    return f"between {least} and {high.value:.0f} ms ({high.low:.0f} to {high.high:.0f})"
+    return (
+        f"between {low.value if low else 0:.0f} and {high.value:.0f} ms (upper bound {high.low:.0f} to {high.high:.0f})"
+    )
 
 
 def _bounds(audit: Mapping[str, Any], share: float) -> tuple[Quantile | None, Quantile | None]:
