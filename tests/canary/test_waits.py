@@ -48,6 +48,14 @@ def in_database(home: Path, turns: Sequence[Turn]) -> None:
             "CREATE TABLE trajectory_runtime_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL, run_id TEXT, "
             "event_json TEXT NOT NULL, created_at INTEGER NOT NULL, PRIMARY KEY (session_id, seq)) STRICT"
         )
+        database.execute("PRAGMA user_version = 23")
+        database.execute("CREATE TABLE transcript_events (session_id, seq, event_json, event_zstd, event_utf8_bytes)")
+        said = {"role": "user", "content": [{"type": "text", "text": "Where is the kiln?"}], "timestamp": START}
+        stored = [{"type": "session", "version": 4, "id": "s", "timestamp": iso(START)}]
+        stored += [{"type": "message", "id": "m", "parentId": None, "timestamp": iso(START), "message": said}]
+        for seq, event in enumerate(stored):
+            row = ("s", seq, json.dumps(event))
+            database.execute("INSERT INTO transcript_events VALUES (?, ?, ?, NULL, NULL)", row)
         for seq, event in enumerate(events(turns)):
             ms = round(1000 * datetime.fromisoformat(event["ts"]).timestamp())
             text = json.dumps(event, separators=(",", ":"))
