@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.base.errors import NotComparable, UnusableInput
+from lab.base.formatting import counted
 from lab.base.progress import each_once
 from lab.canary.cli.canary import seconds_of
 from lab.cli.output import announce, emit, emit_folded, emit_next, emit_table
@@ -125,7 +126,7 @@ def _not_proven(found: Shadow) -> str:
 
 
 def _show(found: Shadow, out: Path, *, is_first: bool) -> None:
-    from lab.canary.rollout.shadow import LEAST
+    from lab.canary.rollout.shadow import GOLD, LEAST
 
     proof = found.proof
     if not is_first:
@@ -157,11 +158,12 @@ def _show(found: Shadow, out: Path, *, is_first: bool) -> None:
     if found.prompt is not None:
         _show_prompt(found.prompt)
     emit()
-    emit_folded("Only a judge can say whether the incoming memories are relevant.")
+    judged = next((one.n for one in found.differences if one.measure.startswith("Success@")), 0)
+    if not judged:
+        emit_folded("Only a judge can say whether the incoming memories are relevant.")
     if found.pool is not None:
-        emit_next(
-            "The most telling turns wait to be judged.", f"lab golden judge {found.pool} --out {out / 'gold.jsonl'}"
-        )
+        said = f"Judged so far: {counted(judged, 'turn')}." if judged else "The most telling turns wait to be judged."
+        emit_next(f"{said} The same command then takes them in.", f"lab golden judge {found.pool} --out {out / GOLD}")
     emit_next("All of it in a browser.", f"lab view {found.run.path}")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, NotComparable, UnusableInput
-from lab.base.files import dump_json, remove_folder, remove_leftover_folders, write_atomically
+from lab.base.files import dump_json, remove_folder, remove_leftover_folders, sha256_file, write_atomically
 from lab.base.formatting import Announce, counted, silent
 from lab.canary.agree.cost import Prices, PromptCost, prompt_cost
 from lab.canary.agree.history import created_in, deleted_rows, has_grown, seen_late, write_store
@@ -62,7 +62,11 @@ LEAST = 0.97
 TELLING, DEPTH = 20, 6
 # What is compared, apart from what is counted here.
 MEASURES = ("RepeatRate", "MustRepeat", "WrongScope", "InjectedItems", "InjectedTokens")
+# And of turns that were judged.
+JUDGED = ("Success", "CleanHit", "Forbidden")
 SNAPSHOTS, STORES, RUNS, POOL, RECEIPT = "snapshots", "stores", "runs", "pool", "shadow.json"
+# The judgements of turns that were pooled, once a judge has written them.
+GOLD = "gold.jsonl"
 
 
 class Turn(NamedTuple):
@@ -212,6 +216,7 @@ def shadow(
         for recording in library.recordings
         if any(turn.key in found.at for turn in recording.turns)
     ]
+    judged = sha256_file(out / GOLD)[:8] if (out / GOLD).exists() else ""
     text = dump_json(section)
     # Another candidate has its own runs, and its own turns to judge.
     tried = hashlib.sha256(text).hexdigest()[:8]
@@ -230,9 +235,10 @@ def shadow(
         origin=(ALL,),
         # A run of conversations that are chosen by name is a trial.
         conversation=tuple(logged) if len(logged) < len(library.recordings) else (),
+        golden=str(out / GOLD) if judged else None,
     )
     remove_leftover_folders(out / RUNS)
-    replays = _Replays(out / RUNS, at, tried, jobs, announce)
+    replays = _Replays(out / RUNS, at, tried, judged, jobs, announce)
     proven = _proof(request, replays, "", found)
     if not proven.proof.holds:
         store = _store_of(taken.store, out / STORES / f"{at}-late", gone, recalls)
@@ -241,7 +247,7 @@ def shadow(
             proven = again._replace(proof=replace(again.proof, late=again.proof.equal - proven.proof.equal))
     result = Shadow(taken, replays.name, tuple(notes), proven.proof)
     if proven.proof.holds:
-        result = _compared(result, proven.run, out / f"{POOL}-{proven.run.path.name}.jsonl", proven.at)
+        result = _compared(result, proven.run, out / f"{POOL}-{at}-{tried}.jsonl", proven.at)
         cost = prompt_cost(taken.path, proven.run, proven.at, (PRESENT, CANDIDATE), prices)
         result = replace(result, prompt=cost)
     write_atomically(out / RECEIPT, dump_json(result.as_json()), private=True)
@@ -290,13 +296,14 @@ class _Replays(NamedTuple):
     folder: Path
     snapshot: str
     candidate: str
+    judged: str
     jobs: int
     announce: Announce
 
     @property
     def name(self) -> str:
         """The name of the runs, to which each adds its kind."""
-        return f"{self.snapshot}-{self.candidate}"
+        return f"{self.snapshot}-{self.candidate}{'-' if self.judged else ''}{self.judged}"
 
     def of(self, request: ReplayRequest, kind: str) -> RunDirectory:
         """Return the run of a request, with what earlier runs have of it."""
@@ -403,6 +410,7 @@ def _compared(proven: Shadow, run: RunDirectory, pool: Path, wanted: Container[s
     turns.sort(key=lambda turn: (-turn.moved, turn.key))
     comparison = compare_arms(run, PRESENT, CANDIDATE, primary=("RepeatRate",))
     by_name = {one.measure: one for one in comparison.differences}
+    names = (*MEASURES, *(f"{name}@{run.cutoff}" for name in JUDGED))
     return replace(
         proven,
         run=run,
@@ -411,7 +419,7 @@ def _compared(proven: Shadow, run: RunDirectory, pool: Path, wanted: Container[s
         comes=clustered(comes),
         goes=clustered(goes),
         must=clustered(must) if must else None,
-        differences=tuple(by_name[name] for name in MEASURES if name in by_name),
+        differences=tuple(by_name[name] for name in names if name in by_name),
         pool=_pooled(run, turns[:TELLING], pool),
     )
 

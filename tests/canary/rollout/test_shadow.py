@@ -231,6 +231,28 @@ def test_a_memory_that_was_deleted_later_is_in_the_blocks_before(
     assert found["notes"][1:] == ["deleted later, and replayed until then: 1 memory"]
 
 
+def test_turns_that_were_judged_are_compared_at_the_next_look(
+    lab: Lab, home: Path, endpoint: str, tmp_path: Path
+) -> None:
+    words = ("canary", "shadow", "openclaw", "--candidate", "new.json", "--embedder", endpoint, "--out", "out")
+    done = lab(*words, "--json", cwd=tmp_path)
+    before = json.loads(done.stdout)["candidate"]
+    turn = next(turn for turn in before["turns"] if turn["comes"] and turn["goes"])
+    judged = {"relevant": [{"memory": turn["comes"][0], "grade": 2}], "forbidden": [{"memory": turn["goes"][0]}]}
+    gold = tmp_path / "out" / "gold.jsonl"
+    gold.write_text(json.dumps({"kind": "probe", "turn": turn["key"], "type": "update", **judged}) + "\n", "utf-8")
+    done = lab(*words, "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count(": done (")) == (0, 1), done.stderr
+    after = json.loads(done.stdout)["candidate"]
+    added = {name: one for name, one in after["measures"].items() if name not in before["measures"]}
+    means = {name.partition("@")[0]: (one["baseline"], one["candidate"]) for name, one in added.items()}
+    assert means == {"Success": (0, 1), "CleanHit": (0, 1), "Forbidden": (1, 0)}
+    # Everything else is as it was, and the same turns wait to be judged.
+    same = ("pool", "changed", "comes", "goes", "must_share", "turns")
+    assert [after[name] for name in same] == [before[name] for name in same]
+    assert "Judged so far: 1 turn." in lab(*words, cwd=tmp_path).stdout
+
+
 SECOND = "dc41cebe-8f10-4032-87bd-52f98b1fe063"
 
 
