@@ -11,7 +11,7 @@ import typer
 from lab.base.errors import UnusableInput
 from lab.base.formatting import counted
 from lab.base.set_registry import golden_beside, recordings_at
-from lab.cli import replay_options
+from lab.cli import options, replay_options
 from lab.cli.output import emit, emit_folded, emit_table
 from lab.cli.results import Result
 
@@ -102,7 +102,7 @@ def errata(
     recordings: Annotated[
         Path, typer.Option("--recordings", metavar="PATH", parser=recordings_at, help="The recordings of the set.")
     ],
-    format: Annotated[str, typer.Option("--format", help="Format of the recordings.")] = "lab",  # noqa: A002 - its name
+    format: options.FormatOf = "lab",  # noqa: A002 - the name of the option
     memories: replay_options.Memories = None,
     out: Annotated[Path | None, typer.Option(help="Write them in the project's form to this new file.")] = None,
 ) -> Result:

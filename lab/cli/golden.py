@@ -37,7 +37,6 @@ RecordingsOf = Annotated[
 ]
 FirstSet = Annotated[Path, typer.Argument(metavar="A", parser=golden_at, help="A golden set.")]
 OWN_FORMAT = "lab"
-FormatOf = Annotated[str, typer.Option("--format", help="Format of the recordings.")]
 # Up to this many judgements without a reason are listed one by one.
 FEW = 3
 COUNTS = ("probes", "with_gold", "captures")
@@ -107,7 +106,7 @@ def pool(
 def lint(
     path: options.GoldenSet,
     recordings: RecordingsOf = None,
-    format: FormatOf = OWN_FORMAT,  # noqa: A002 - the name of the option
+    format: options.FormatOf = OWN_FORMAT,  # noqa: A002 - the name of the option
     memories: replay_options.Memories = None,
     memories_from: replay_options.MemoriesFrom = None,
     haystack: replay_options.Haystack = None,
@@ -262,7 +261,7 @@ def agree(
     second: Annotated[Path, typer.Argument(metavar="B", parser=golden_at, help="The same probes by another judge.")],
     third: Annotated[Path | None, typer.Argument(metavar="[C]", parser=golden_at, help="By a third judge.")] = None,
     recordings: RecordingsOf = None,
-    format: FormatOf = OWN_FORMAT,  # noqa: A002 - the name of the option
+    format: options.FormatOf = OWN_FORMAT,  # noqa: A002 - the name of the option
     memories: replay_options.Memories = None,
     memories_from: replay_options.MemoriesFrom = None,
     pool: Annotated[

@@ -55,6 +55,7 @@ AllowFailed = Annotated[
         help="Accept a run with failed recalls, leaving out their turns for every arm.",
     ),
 ]
+FormatOf = Annotated[str, typer.Option("--format", help="Format of the recordings.")]
 Errata = Annotated[
     Path | None,
     typer.Option(
