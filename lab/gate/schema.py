@@ -48,6 +48,7 @@ def verdict_schema() -> dict[str, Any]:
         **dict.fromkeys(("decided", "to_pass", "to_fail"), _MAYBE_COUNT),
         "time": _MAYBE_TEXT,
         "error": {"type": "number"},
+        "pass_limit": {"type": "number"},
     }
     line = {
         "kind": {"enum": [*RULES, *OF_NIGHTLY]},

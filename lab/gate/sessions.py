@@ -10,6 +10,7 @@ The tests are those of :mod:`lab.compare.anytime`, so one may look after every s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from math import ceil
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -113,6 +114,7 @@ def judge_sessions(policy: Policy, rule: Rule, audit: Mapping[str, Any]) -> Line
         "time": None if at is None else sessions["ended"][at],
         "error": policy.fail_level if status == FAIL else policy.level,
         "rules": rules,
+        "pass_limit": _limit(rule) if rule.pass_limit is None else rule.pass_limit,
         "to_pass": None if to_pass is None else to_pass * each,
         "to_fail": None if to_fail is None else to_fail * each,
         "worst": 1 if rule.at_least is None else 0,
@@ -166,24 +168,52 @@ def _bounds(rule: Rule, test: Test, policy: Policy, rules: int) -> tuple[float, 
     return (low, high) if rule.at_most is not None else (1 - high, 1 - low)
 
 
-def decision(lines: Iterable[Line], status: str) -> str | None:
+def course(line: Line, audit: Mapping[str, Any]) -> tuple[list[int], list[float], list[float], list[float]] | None:
+    """Return the course of a rule on sessions: their numbers, the mean so far, and its lower and upper bounds.
+
+    None if the line is not of such a rule, or no session has a value.
+    """
+    sequence = line.sequence
+    found = observed(Rule("receipts", line.measure), audit) if sequence and "sessions" in audit else None
+    if sequence is None or found is None or not found.shares:
+        return None
+    is_low = sequence["worst"] == 0
+    shares = [1 - share if is_low else share for share in found.shares]
+    limit = 1 - sequence["pass_limit"] if is_low else sequence["pass_limit"]
+    low, high = bounds_of(shares, sequence["error"] / sequence["rules"], sequence["error"], [limit])
+    means = [total / count for count, total in enumerate(accumulate(found.shares), 1)]
+    numbers = [(place + 1) * audit["sessions"]["each"] for place in found.places]
+    if is_low:
+        return numbers, means, [1 - value for value in high], [1 - value for value in low]
+    return numbers, means, [float(value) for value in low], [float(value) for value in high]
+
+
+def decided_by(lines: Iterable[Line], status: str) -> Line | None:
+    """Return the rule on sessions that decided a verdict, or that it waits for longest; None if there is none."""
+    own = [(each, each.sequence) for each in deciding(lines) if each.sequence is not None and each.status == status]
+    if status == INCONCLUSIVE:
+        return max(own, key=lambda pair: pair[1]["to_pass"] or float("inf"), default=(None, None))[0]
+    known = [pair for pair in own if pair[1]["decided"] is not None]
+    choose = min if status == FAIL else max
+    return choose(known, key=lambda pair: pair[1]["decided"], default=(None, None))[0]
+
+
+def decision(lines: Sequence[Line], status: str) -> str | None:
     """Return in one sentence when a verdict was reached and by which rule, and what would reach the other one.
 
     None if sessions did not decide it.
     """
     own = [(each, each.sequence) for each in deciding(lines) if each.sequence is not None]
-    last = [(each, sequence) for each, sequence in own if each.status == status and sequence["decided"] is not None]
-    if status == FAIL and last:
-        first = min(last, key=lambda pair: pair[1]["decided"])
-        return f"Decided{_when(first[1])}, by {first[0].measure}."
+    by = decided_by(lines, status)
+    if status == FAIL and by and by.sequence:
+        return f"Decided{_when(by.sequence)}, by {by.measure}."
     ahead = [(sequence["to_fail"], each.measure, sequence["worst"]) for each, sequence in own if sequence["to_fail"]]
     soonest = min(ahead, default=None)
     other = ""
     if soonest is not None:
         other = f" NO-GO if {soonest[1]} is {soonest[2]} in the next {counted(soonest[0], 'session')}."
-    if status == PASS and last:
-        slowest = max(last, key=lambda pair: pair[1]["decided"])
-        return f"Decided{_when(slowest[1])}, last by {slowest[0].measure}.{other}"
+    if status == PASS and by and by.sequence:
+        return f"Decided{_when(by.sequence)}, last by {by.measure}.{other}"
     waiting = [(sequence["to_pass"], each.measure) for each, sequence in own if each.status == INCONCLUSIVE]
     if status != INCONCLUSIVE or not waiting:
         return None

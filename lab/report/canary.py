@@ -14,8 +14,10 @@ from lab.gate.action import action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, deciding
 from lab.gate.outputs import deciding_first, gravest_first, reason
 from lab.gate.receipts import ANSWERED, figure
+from lab.gate.sessions import course, decided_by, decision
 from lab.gate.verdict import Verdict
 from lab.report.build import page_script, render
+from lab.report.charts import COLOURS, Chart, Key, Plot, Series, Words, html, nice_axis
 from lab.report.units import percent
 
 FILE = "canary.html"
@@ -46,6 +48,7 @@ def write_page(verdict: Verdict, audit: Mapping[str, Any], folder: Path, control
             ("advisory", "Advisory rules", [row for row in shown if not row["critical"]]),
         ],
         "reasons": _reasons(verdict.lines),
+        "course": _course(verdict, audit),
         "skipped": [f"{line.label}: {line.reason}" for line in verdict.lines if line.status == SKIPPED],
         "has_control": control is not None,
         "windows": [_window("canary", audit), *([_window("control", control)] if control else [])],
@@ -80,7 +83,7 @@ def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, A
     critical = deciding(verdict.lines)
     bounded = [line for line in critical if line.low is not None]
     sure = f"{counted(answered, 'answered recall')}; {len(bounded)} of {counted(len(critical), 'critical rule')} "
-    sure += f"{'has' if len(bounded) == 1 else 'have'} exact one-sided bounds, if recalls are independent."
+    sure += f"{'has' if len(bounded) == 1 else 'have'} bounds. {decision(verdict.lines, verdict.status) or ''}".rstrip()
     first, last = audit.get("first_time"), audit.get("last_time")
     return {
         "subject": "Live receipts",
@@ -99,6 +102,46 @@ def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, A
             ("control", f"{control['recalls']['answered']:,} answered" if control else "none given"),
         ],
     }
+
+
+def _course(verdict: Verdict, audit: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the figure of the rule that decided, or that the verdict waits for; None without one."""
+    line = decided_by(verdict.lines, verdict.status)
+    found = course(line, audit) if line else None
+    if line is None or line.sequence is None or found is None:
+        return None
+    chart = course_chart(line, found)
+    return {"name": "course", "chart": html(chart), "words": chart.words, "caption": chart.words.source}
+
+
+def course_chart(line: Line, found: tuple[list[int], list[float], list[float], list[float]]) -> Chart:
+    """Return the mean of a rule's figure over sessions with its bounds at every look, against its limits.
+
+    ``found`` is what :func:`lab.gate.sessions.course` returns.
+    """
+    numbers, means, low, high = found
+    sequence = line.sequence or {}
+    limit = next(value for value in _limits(line)[::-1] if value is not None)
+    wider = sequence["pass_limit"]
+    decided = sequence["decided"]
+    state = {PASS: "is shown to be within its limit", FAIL: "is shown to be beyond its limit"}
+    title = f"{line.measure} {state.get(line.status, 'is not decided')}"
+    title += f" at session {decided}" if decided else f" after {counted(numbers[-1], 'session')}"
+    about = "Line: mean over sessions so far. Band: bounds that hold at every look."
+    edges = [(limit, COLOURS["tier_first_v1"], "--")]
+    key = [Key(f"a failure {'above' if sequence['worst'] else 'below'} {limit:g}", COLOURS["tier_first_v1"], "", "--")]
+    if wider != limit:
+        edges.append((wider, COLOURS["hybrid"], ":"))
+        key.append(Key(f"a pass shows {wider:g}", COLOURS["hybrid"], "", ":"))
+    band = list(zip(numbers, low, high, strict=True))
+    series = Series(line.measure, list(zip(numbers, means, strict=True)), COLOURS["tier_quota_v1"], band=band)
+    shade = (decided, max(numbers[-1], decided)) if decided and decided < numbers[-1] else None
+    most = max(*means, limit, wider, *low) if line.status == FAIL else max(*means, limit, wider, high[-1])
+    y = nice_axis(0, min(1.0, 1.5 * most), line.measure, share=_is_share(line))
+    kept = series._replace(band=[(at, min(one, y.high), min(two, y.high)) for at, one, two in band])
+    plot = Plot([kept], nice_axis(0, numbers[-1], "session"), y, lines=edges, shade=shade)
+    source = "Shaded: sessions after the decision." if shade else "The unit is the session."
+    return Chart(Words(title, about, source), [plot], key)
 
 
 def _differs(lines: Sequence[Line], control: Mapping[str, Any] | None) -> list[str]:

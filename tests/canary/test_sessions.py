@@ -70,6 +70,13 @@ def test_failures_and_damage_belong_to_the_session_before_them(
     assert found["sums"][DAMAGE] == {"part": [1, 0], "of": [3, 1]}
 
 
+def test_what_comes_before_the_first_recall_is_of_its_session(
+    receipt: Make, line: Callable[..., str], tmp_path: Path
+) -> None:
+    found = read(tmp_path / "log", [f"2026-03-01T09:00:00.000Z {FAILED}", line(receipt(["m1"]), at=5)], ended=True)
+    assert found["sums"][ERRORS] == {"part": [1], "of": [2]}
+
+
 def test_sums_of_sessions_are_those_of_the_log(receipt: Make, line: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "log"
     lines = [line(receipt([f"m{at % 5}", f"n{at % 3}"]), at=300 * at % 3500, session=f"s{at % 7}") for at in range(120)]

@@ -13,8 +13,9 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
 from lab.gate.policy import read_policy
+from lab.gate.sessions import course, decided_by
 from lab.gate.verdict import Verdict, judge
-from lab.report.canary import FILE, write_page
+from lab.report.canary import FILE, course_chart, write_page
 from tests.commands import run_here
 from tests.gate.shares import with_share
 
@@ -63,7 +64,7 @@ def test_control_stands_beside_the_canary(audit: dict[str, Any], tmp_path: Path)
     page = write_page(verdict, broken, tmp_path, audit)
     text = page.read_text("utf-8")
     assert '<th scope="col">control</th>' in text
-    row = next(row for row in text.split("<tr>") if ">errors.rate<" in row)
+    row = next(row for row in text.split("<tr>")[1:] if ">errors.rate<" in row)
     assert [float(value) for value in re.findall(r'data-value="([^"]+)">', row)] == pytest.approx([0.1, 0.0])
     assert 'aria-label="canary 0.1, control 0"' in row
     assert "The control breaks these limits as well" not in text
@@ -105,6 +106,33 @@ def test_open_rule_is_inconclusive_and_says_how_many_more(audit: dict[str, Any],
     assert "NO-GO YET inconclusive: too little evidence to decide" in words
     assert re.search(r"Keep the window open: about [\d,]+ more answered recalls", words)
     assert "lab canary audit LOG --out AUDIT && lab gate AUDIT --policy stage-b" in words
+
+
+def test_page_shows_the_course_of_the_rule_that_decided(audit: dict[str, Any], tmp_path: Path) -> None:
+    broken = _broken(audit)
+    verdict = _judged(broken)
+    words = _words(write_page(verdict, broken, tmp_path, None))
+    by = decided_by(verdict.lines, verdict.status)
+    assert by is not None
+    assert by.sequence is not None
+    found = course(by, broken)
+    assert found is not None
+    numbers, means, low, high = found
+    at = numbers.index(by.sequence["decided"])
+    # The lower bound passes the limit at the session of the decision, and not before.
+    assert low[at - 1] < 0.02 <= low[at]
+    assert (low[-1], high[-1]) == pytest.approx((by.low, by.high), abs=0.006)
+    assert means[-1] == pytest.approx(by.candidate)
+    assert f"errors.rate is shown to be beyond its limit at session {by.sequence['decided']}" in words
+    assert f"Decided at session {by.sequence['decided']}" in words
+    (panel,) = course_chart(by, found).panels
+    assert [value for value, _, _ in panel.lines] == [0.02, 0.05]
+    # A floor is drawn as it is read: the bounds stand below and above the mean.
+    met = with_share(audit, "quota.nice_floor_met", 0.5)
+    floor = decided_by(_judged(met).lines, "fail")
+    assert floor is not None
+    _, means, low, high = course(floor, met) or ([], [], [], [])
+    assert low[-1] <= means[-1] == 0.5 <= high[-1] < 0.9
 
 
 def test_page_of_something_else_is_not_replaced(audit: dict[str, Any], tmp_path: Path) -> None:

@@ -274,6 +274,7 @@ def test_receipts_share_must_be_a_share_of_its_count(single: dict[str, Any]) -> 
 # Faults in a canary, and the rule of stage-b that detects each.
 WRONG = [
     ({"policy_tier": {"other": {"count": 1}}}, "policy_tier.other.count"),
+    ({"lanes": {"worst_window_without_fts": 0.99}}, "lanes.worst_window_without_fts"),
     ({"limits": {"items_most": 12}}, "limits.items_most"),
     ({"limits": {"uneven_rate": 30 / 303}}, "limits.uneven_rate"),
     ({"limits": {"listed_over": 1}}, "limits.listed_over"),

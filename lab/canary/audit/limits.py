@@ -33,7 +33,7 @@ from lab.gate.sessions import is_judged, observed
 
 # What depends on the store or on the operator's traffic and is judged without bounds of its own.
 STREAK = "repeat.longest_streak"
-DEPENDENT = (*VARIATION, DOMINANCE, "lanes.without_fts_share")
+DEPENDENT = (*VARIATION, DOMINANCE, "lanes.without_fts_share", "lanes.worst_window_without_fts")
 # Four limits share a rate of 5 %, as in stage-b.
 FALSE_ALARMS = 0.05 / len(VARIATION)
 DRAWS, SEED, MOST_RECALLS = 200, 20261128, 100_000

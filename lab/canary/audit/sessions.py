@@ -28,6 +28,8 @@ ERRORS, DAMAGE = "errors.rate", "damage.rate"
 # The session that a line names, one of the host's transcripts, or none.
 NAMED, TRANSCRIPT, SCOPE = KINDS = ("session", "transcript", "scope")
 Key = tuple[str, str]
+# The session of lines before the first that has one.
+_UNNAMED = (SCOPE, "")
 Sums = dict[str, tuple[float, float]]
 
 
@@ -75,7 +77,10 @@ class Sessions:
 
         A recall failed if ``failed``: the engine warned, with or without a receipt.
         """
-        key = key or self._last or (SCOPE, "")
+        key = key or self._last or _UNNAMED
+        if _UNNAMED in self._open and key not in self._open:
+            # What comes before the first recall belongs to it.
+            self._open[key] = self._open.pop(_UNNAMED)
         self._last = key
         session = self._open.get(key)
         if session and time is not None and session.time is not None and abs(time - session.time) > GAP:
