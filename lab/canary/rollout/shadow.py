@@ -14,11 +14,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.base.errors import CannotMeasure, NotComparable, UnusableInput
+from lab.base.errors import CannotMeasure, LabError, NotComparable, UnusableInput
 from lab.base.files import dump_json, remove_folder, remove_leftover_folders, sha256_file, write_atomically
 from lab.base.formatting import Announce, counted, silent
 from lab.canary.agree.cost import Prices, PromptCost, prompt_cost
@@ -316,7 +317,11 @@ class _Replays(NamedTuple):
 
     def _earlier(self, out: Path, store: Path) -> Iterator[RunDirectory]:
         """Yield the other runs of the candidate over this store or an earlier copy of it, the newest first."""
-        found = [open_run(file.parent) for file in self.folder.glob(f"*-{self.candidate}*/{MANIFEST}")]
+        found = []
+        for file in self.folder.glob(f"*-{self.candidate}*/{MANIFEST}"):
+            # A run of another version is no help, and no hindrance.
+            with suppress(LabError):
+                found.append(open_run(file.parent))
         for run in sorted(found, key=lambda run: (run.path / MANIFEST).stat().st_mtime_ns, reverse=True):
             if run.path != out and has_grown(Path(str(run.manifest.asked["memories_from"])), store):
                 yield run

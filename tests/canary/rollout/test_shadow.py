@@ -293,6 +293,10 @@ def test_a_later_look_replays_only_the_sessions_with_something_new(
     done = lab("canary", "shadow", "openclaw", *words, "--out", "out", cwd=tmp_path)
     assert (done.returncode, done.stderr.count(": done (")) == (0, 2)
     before = found_in(tmp_path / "out")
+    # A run that cannot be read, such as one of another version, does not matter.
+    (name,) = (path.name for path in (tmp_path / "out" / "runs").iterdir())
+    (tmp_path / "out" / "runs" / f"2000-{name}").mkdir()
+    (tmp_path / "out" / "runs" / f"2000-{name}" / "manifest.json").write_text("{}", "utf-8")
     instead(home, tmp_path / "later")
     done = lab("canary", "shadow", "openclaw", *words, "--out", "out", cwd=tmp_path)
     assert done.returncode == 0
