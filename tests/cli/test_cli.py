@@ -59,6 +59,7 @@ def test_version_is_the_package_version(installed: Lab, tmp_path: Path) -> None:
                 "sampled_labels",
                 "unmeasured",
                 "slices",
+                "turns",
             ],
         ),
         (
