@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ def test_sessions_that_overlap_are_told_apart_in_the_order_of_their_ends(
     assert (lane["part"], lane["of"]) == ([1, 0], [1, 2])
     # If the log ends by a decision, what is open counts as it is.
     assert read(tmp_path / "log", lines, ended=True)["recalls"] == [1, 2, 1]
+    # So it does once the last line is older than the pause that ends a session.
+    last = datetime(2026, 3, 1, 9, 59, 59, tzinfo=UTC).timestamp()
+    assert read(tmp_path / "log", lines, now=last + GAP)["open"] == 1
+    assert read(tmp_path / "log", lines, now=last + GAP + 1)["recalls"] == [1, 2, 1]
 
 
 def test_scope_and_a_pause_make_sessions_unless_the_caller_knows_them(

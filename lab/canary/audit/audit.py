@@ -32,7 +32,7 @@ from lab.canary.audit.check import (
 from lab.canary.audit.copies import Copies, Pairs, in_reading_order, is_stream
 from lab.canary.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
 from lab.canary.audit.log_line import FAILED, LogLine, entries_in, payload, read_lines
-from lab.canary.audit.sessions import DAMAGE, NAMED, SCOPE, TRANSCRIPT, Key, Sessions
+from lab.canary.audit.sessions import DAMAGE, GAP, NAMED, SCOPE, TRANSCRIPT, Key, Sessions
 from lab.canary.audit.status import with_known_reasons
 from lab.canary.audit.tally import Tally
 from lab.gate.receipts import FOREIGN, FOREIGN_FROM, SCHEMA, WITH_JSON
@@ -54,6 +54,7 @@ def audit(
     since: datetime | None = None,
     sessions: Mapping[str, str] | None = None,
     ended: bool = False,
+    now: float | None = None,
 ) -> dict[str, Any]:
     """Read logs (``-`` is stdin) and return the content of ``audit.json``.
 
@@ -61,7 +62,8 @@ def audit(
     order. All damaged lines are counted, and the first ``listed`` of them are listed. ``tell`` receives progress
     messages. Lines before ``since`` are left out; a line without a time has that of the line before it. ``sessions``
     names the session of lines that name none, by file and line (``gateway.log:7``). ``ended`` says that the logs end by
-    a decision made without them, so that open sessions count as they are. Raises :class:`UnusableInput` for a missing
+    a decision made without them, so that open sessions count as they are; so they do if the last line is older than a
+    pause that ends a session, at ``now`` in seconds since 1970. Raises :class:`UnusableInput` for a missing
     or unreadable file, and for ``since`` where no line has a time.
     """
     _require_readable(logs)
@@ -73,7 +75,7 @@ def audit(
         with in_reading_order(logs) as (order, streams):
             for name in order:
                 reading.read(name, streams.get(name), tell)
-    if ended:
+    if ended or (now is not None and reading.last is not None and now - reading.last > GAP):
         reading.sessions.close_all()
     return reading.as_json(logs)
 
@@ -117,7 +119,7 @@ class _Reading:
         self._markers = Counter[str]()
         self._dropped = Counter[str]()
         self._first: float | None = None
-        self._last: float | None = None
+        self.last: float | None = None
         self._timed = 0
         self._unknown: list[UnknownFormat] = []
 
@@ -229,7 +231,7 @@ class _Reading:
         if entry.time is not None:
             self._timed += 1
             self._first = entry.time if self._first is None else min(self._first, entry.time)
-            self._last = entry.time if self._last is None else max(self._last, entry.time)
+            self.last = entry.time if self.last is None else max(self.last, entry.time)
         self._markers[name if name in _COUNTED else "unknown"] += 1
         self._in_session(key, entry.time, recall=is_recall, failed=name == FAILED)
         return name
@@ -250,7 +252,7 @@ class _Reading:
             "lines": sum(file["lines"] for file in self._files.values()),
             "bytes": sum(file["bytes"] for file in self._files.values()),
             "first_time": _iso(self._first),
-            "last_time": _iso(self._last),
+            "last_time": _iso(self.last),
             "timed_lines": self._timed,
             "markers": {name: self._markers[name] for name in (*_COUNTED, "mentions")},
             "damage": self._damage.as_json(sound),

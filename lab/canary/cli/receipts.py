@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
@@ -105,7 +106,7 @@ def audit(
     if out is not None:
         require_replaceable(out, logs)
     names = sessions_of([Path(log) for log in logs], home) if home is not None and STDIN not in logs else None
-    result = read_logs(logs, listed=listed, tell=announce, since=since, sessions=names)
+    result = read_logs(logs, listed=listed, tell=announce, since=since, sessions=names, now=time.time())
     if reason := unreadable(result):
         raise UnusableInput(reason)
     if home is not None:
