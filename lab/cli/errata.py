@@ -106,7 +106,10 @@ def errata(
     memories: replay_options.Memories = None,
     out: Annotated[Path | None, typer.Option(help="Write them in the project's form to this new file.")] = None,
 ) -> Result:
-    """Check errata of a golden set: their kinds, and which conversations they reach."""
+    """Check errata of a golden set.
+
+    Shows their kinds, and which conversations they reach.
+    """
     from lab.base.files import dump_json
     from lab.golden.errata import read_errata
     from lab.golden.files import read_golden, write_new
