@@ -17,7 +17,6 @@ from lab.cli.results import Result
 
 if TYPE_CHECKING:
     from lab.compare.paired import Comparison
-    from lab.gate.policy import Policy
     from lab.gate.verdict import Verdict
     from lab.measures.corrected import Corrected
     from lab.report.sections import Table
@@ -63,20 +62,22 @@ def comparison_beside(run: RunDirectory, before: Comparison, file: Path | None) 
     return _beside(found, differences_table(before, after), {"comparison": after.as_json()})
 
 
-def verdict_beside(run: RunDirectory | None, verdict: Verdict, policy: Policy, file: Path | None) -> Beside:
-    """Return a verdict with errata beside the one as judged; nothing without a file."""
+def verdict_beside(
+    run: RunDirectory | None, verdict: Verdict, judged: Callable[[RunDirectory], Verdict], file: Path | None
+) -> Beside:
+    """Return a verdict with errata beside the one as judged, by the same inputs; nothing without a file."""
     if file is None:
         return NOTHING
-    from lab.gate.verdict import judge
     from lab.measures.corrected import with_errata
     from lab.report.sections import Table
 
     if run is None or verdict.against:
         raise UnusableInput("--errata: judges two arms of one run; give DIR, and no --against")
     found = with_errata(run, file)
-    after = judge(policy, found.right)
+    after = judged(found.right)
     right = {line.name: line for line in after.lines}
-    changed = [(line, right[line.name]) for line in verdict.lines if right[line.name].status != line.status]
+    both = [(line, right[line.name]) for line in verdict.lines if line.name in right]
+    changed = [(before, now) for before, now in both if before.status != now.status]
     rows = [[before.name, before.word, now.word] for before, now in changed]
     table = Table("With errata", ("rule", "as judged", "with errata"), rows)
     same = "as well" if after.status == verdict.status else f"instead of {verdict.status.upper()}"

@@ -133,7 +133,7 @@ def judge(
     from lab.replay.command import arguments
     from lab.report.build import worse_turn
     from lab.report.canary import write_page
-    from lab.runs.directory import open_run
+    from lab.runs.directory import RunDirectory, open_run
 
     if inconclusive_as not in KEPT:
         raise UnusableInput(f"--inconclusive-as: unknown value {inconclusive_as!r}; {choices(inconclusive_as, KEPT)}")
@@ -152,15 +152,20 @@ def judge(
         judged = open_run(run) if run else None
         if judged:
             chosen = chosen.of_pair(candidate, baseline, judged.arms)
-        verdict = judge_by(
-            chosen,
-            judged,
-            against=open_run(against) if against else None,
-            audit=audit,
-            audit_file=receipts,
-            control=beside,
-            control_file=control,
-        )
+        other = open_run(against) if against else None
+
+        def judge_run(run: RunDirectory | None) -> Verdict:
+            return judge_by(
+                chosen,
+                run,
+                against=other,
+                audit=audit,
+                audit_file=receipts,
+                control=beside,
+                control_file=control,
+            )
+
+        verdict = judge_run(judged)
     except UnusableInput:
         raise
     except LabError:
@@ -174,7 +179,7 @@ def judge(
             f"policy {chosen.label} is meant for --against DIR2; without it {chosen.candidate} is compared with "
             f"{chosen.baseline}, another arm of the same run"
         )
-    beside_errata = verdict_beside(judged, verdict, chosen, errata)
+    beside_errata = verdict_beside(judged, verdict, judge_run, errata)
     before = policy_of(folder)
     files = write_verdict(verdict, folder)
     # An edited policy is the same one to its author.

@@ -155,6 +155,8 @@ def test_each_command_shows_corrected_figures_beside_the_others(tmp_path: Path, 
     assert (run / "manifest.json").read_bytes() == sealed
     compared = run_here("compare", run, "--baseline", "bm25", "--candidate", "oracle", "--errata", errata, "--json")
     assert json.loads(compared.stdout)["errata"]["comparison"]["differences"]["Success@6"]["candidate"] < 1
+    judged = run_here("gate", run, "--candidate", "bm25", "--baseline", "oracle", "--errata", errata, "--json")
+    assert json.loads(judged.stdout)["errata"]["status"] == json.loads(judged.stdout)["status"]
     assert run_here("report", run, "--errata", errata).returncode == 0
     assert "<h3>With errata</h3>" in (run / "report.html").read_text("utf-8")
     assert "With errata" not in run_here("score", run).stdout
