@@ -87,7 +87,7 @@ def what_turns(
     wrong = fragility(found.own, found.clusters, found.labels, found.values, largest=1.0, family=family)
     if wrong is None:
         return None
-    found.ask_for_unjudged()
+    found.take_unjudged()
     more = fragility(found.own, found.clusters, found.unjudged, found.values, largest=1.0, family=family)
     named = tuple(Judgement(found.names[one.probe], *one[1:]) for one in wrong.named)
     return Turns(found.judgements, wrong, named, more if found.unjudged else None)
@@ -140,8 +140,8 @@ class _Probes:
             )
         self._current = self.labels
 
-    def ask_for_unjudged(self) -> None:
-        """Ask from now on for memories that an arm recalls and nobody judged."""
+    def take_unjudged(self) -> None:
+        """Take from now on the memories that an arm recalls and nobody judged for the labels."""
         self._current = self.unjudged
 
     def values(self, asked: Sequence[tuple[int, tuple[int, ...]]]) -> Sequence[float]:
