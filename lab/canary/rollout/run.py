@@ -228,12 +228,17 @@ def run_canary(plan: Plan, *, tell: Announce = silent) -> Outcome:
             if not state.journal.exists():
                 state.clear()
             raise
+    keep(outcome, plan)
+    return outcome
+
+
+def keep(outcome: Outcome, plan: Plan) -> None:
+    """Write the receipt of a canary, and its verdict with what was undone; a full disk ends nothing."""
     with suppress(LabError):
         write_atomically(plan.out / RECEIPT, dump_json(outcome.as_json(plan)))
         if outcome.verdict:
             outcome.verdict = replace(outcome.verdict, undone=undone(plan.out))
             write_verdict(outcome.verdict, plan.out)
-    return outcome
 
 
 def _protected(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: Announce) -> None:

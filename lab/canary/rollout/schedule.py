@@ -26,12 +26,11 @@ from lab.canary.rollout.commands import raised, restart_gateway
 from lab.canary.rollout.follow import KEPT_LINES, Follower, log_files, watch
 from lab.canary.rollout.journal import State, now
 from lab.canary.rollout.recover import RolledBack
-from lab.canary.rollout.run import Outcome, Plan, look, require_effect, require_unswitched, run_canary
+from lab.canary.rollout.run import Outcome, Plan, keep, look, require_effect, require_unswitched, run_canary
 from lab.compare.randomised import LEAST, MOST, drawn
 from lab.gate.line import FAIL
 from lab.gate.outputs import write_verdict
-from lab.gate.receipts import CANARY as RECEIPT
-from lab.gate.receipts import figure, undone
+from lab.gate.receipts import figure
 from lab.gate.scheduled import COMPARED
 from lab.gate.verdict import Verdict, judge
 from lab.runs.directory import AUDIT
@@ -121,11 +120,7 @@ def _run(plan: Plan, blocks: int, tell: Announce) -> Outcome:
     if outcome.verdict and not outcome.stuck:
         # Each switched block ended with its rollback, or the schedule with it.
         outcome.rolled_back = outcome.rolled_back or RolledBack(wrote=False, restarted=False)
-    with suppress(LabError):
-        write_atomically(plan.out / RECEIPT, dump_json(outcome.as_json(plan)))
-        if outcome.verdict:
-            outcome.verdict = replace(outcome.verdict, undone=undone(plan.out))
-            write_verdict(outcome.verdict, plan.out)
+    keep(outcome, plan)
     return outcome
 
 
