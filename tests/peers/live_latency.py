@@ -12,10 +12,7 @@ Nothing leaves this machine.
 
 from __future__ import annotations
 
-import argparse
 import json
-import signal
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +23,7 @@ from lab.canary.audit.audit import audit
 from lab.canary.audit.waits import Receipt, recalls_of, spans, waits
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
-from tests.peers.live_watch import ASKED, FACTS, Home
+from tests.peers.live_watch import ASKED, FACTS, Home, parser_of
 
 HOOK, RECEIPT = '"before_prompt_build", promptMutationHook', "api.logger.info(`openclaw-mem-engine:autoRecall.receipt"
 # What the copy of the plugin runs instead of its hook: the hook, whose time until its receipt is then written down.
@@ -125,12 +122,7 @@ def _bounds(found: dict[str, Any], name: str) -> str:
 
 def main() -> None:
     """Run the rounds, and print the table."""
-    # So that a harness that is ended leaves no gateway behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--openclaw", type=Path, required=True)
-    parser.add_argument("--engine", type=Path, required=True)
+    parser = parser_of(__doc__)
     parser.add_argument("--slow", action="append", type=int)
     parser.add_argument("--port", type=int, default=18951)
     parser.add_argument("--turns", type=int, default=125)

@@ -11,16 +11,12 @@ each turn are compared with those reported.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import signal
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.token_estimate import tokens
@@ -28,7 +24,7 @@ from lab.canary.agree.cost import BEFORE, NO_BLOCK, TRAILING, Block, Prices, Ses
 from lab.canary.agree.prompt import Message, calls_of, stamp_of
 from lab.recordings.openclaw import read_branches
 from lab.recordings.openclaw.entries import text_of
-from tests.peers.live_watch import ENTRY, Home, Stubs
+from tests.peers.live_watch import ENTRY, Home, Stubs, parser_of
 
 ROOMS = ("kiln", "pier", "violin", "moss", "orchard", "mill")
 # What the host writes around the messages of a session.
@@ -198,12 +194,7 @@ def compare(home: Gateway, prices: Prices) -> dict[str, Any]:
 
 def main() -> None:
     """Serve the turns, and print one line of JSON."""
-    # So that a harness that is ended leaves no gateway behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--openclaw", type=Path, required=True)
-    parser.add_argument("--engine", type=Path, required=True)
+    parser = parser_of(__doc__)
     parser.add_argument("--cache", choices=("prefix", "marked"), default="prefix")
     parser.add_argument("--policy", default="tier_quota_v1")
     parser.add_argument("--sessions", type=int, default=30)

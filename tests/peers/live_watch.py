@@ -376,14 +376,19 @@ def run_case(name: str, home: Home, before: int, most: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Run the cases beside one gateway, and print a line of JSON for each."""
-    # So that a harness that is ended leaves no gateway behind.
+def parser_of(usage: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a trial beside a gateway, which leaves none behind if it is ended."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(usage=usage)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--openclaw", type=Path, required=True)
     parser.add_argument("--engine", type=Path, required=True)
+    return parser
+
+
+def main() -> None:
+    """Run the cases beside one gateway, and print a line of JSON for each."""
+    parser = parser_of(__doc__)
     parser.add_argument("--case", action="append", choices=list(CASES))
     parser.add_argument("--port", type=int, default=18931)
     parser.add_argument("--before", type=int, default=20)
