@@ -36,6 +36,7 @@ from lab.compare.statistics import (
 )
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line, unmeasurable
 from lab.gate.policy import ACCEPT, BASELINE, CONTROL_ARM, DIFFERENCES, OF_CONTROL, OF_MEASURES, Policy, Rule
+from lab.gate.shipped import is_shipped
 from lab.measures.catalogue import direction, entry_of, widest
 from lab.measures.score import MAX_SLICE_VALUES, more_measures, score_run
 from lab.replay.command import command_with
@@ -120,7 +121,9 @@ class Evidence:
         """Return why the measure of a rule has no values, in an arm or in all."""
         measure = rule.measure
         stem, _, cutoff = measure.partition("@")
-        if cutoff.isdigit() and int(cutoff) > self.depth:
+        # A smaller cutoff helps only where one has values.
+        is_cut = cutoff.isdigit() and any(name.startswith(f"{stem}@") for name in self.valued)
+        if is_cut and int(cutoff) > self.depth:
             why = f"the arm returns at most {self.depth} items, so there is no value at {cutoff}"
             return Lack(why, f"use @{self.depth} in {self.policy}", of_data=False)
         if measure in self.valued:
@@ -170,9 +173,10 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
     slices = {probe: gold.slices for probe, gold in read_gold(mine).items()} if uses_slices else {}
     _require_slices(rules, slices)
     measures = tuple(dict.fromkeys(rule.measure for rule in rules))
-    extra = more_measures(measures, mine.max_items.values())
-    # The rules need few of all measures; the other values would only be paired in vain.
-    needed = {*measures, *(f"Judged@{most}" for most in range(1, max(mine.max_items.values()) + 1))}
+    # The rules need few of all measures; the other values would only be paired in vain. Some say why one is missing.
+    needed = {*measures, *(f"{stem}@1" for stem, at, _ in (name.partition("@") for name in measures) if at)}
+    extra = more_measures(sorted(needed), mine.max_items.values())
+    needed |= {"Success@1", "InjectedItems", *(f"Judged@{most}" for most in range(1, max(mine.max_items.values()) + 1))}
     scores = score_run(mine, extra).only(needed)
     depth = mine.depths[arm]
     sides: dict[str, dict[str, Pairs]] = {}
@@ -228,7 +232,7 @@ def _require_slices(rules: Sequence[Rule], slices: Mapping[str, Mapping[str, str
 
 def _named_file(policy: Policy) -> str:
     """Return the file in which a policy can be edited; of a shipped one, a copy."""
-    if policy.label == policy.name:
+    if policy.label == policy.name or is_shipped(policy.file):
         return f"a copy of policy {policy.name} (`lab gate policies --show {policy.name}`)"
     return Path(policy.where).name
 

@@ -16,7 +16,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import digest, read_text, read_toml
 from lab.base.formatting import choices
 from lab.base.shape import expect, json_type, only_keys, with_keys
-from lab.gate.shipped import SHIPPED, shipped_policies
+from lab.gate.shipped import SHIPPED, is_shipped, shipped_policies
 from lab.measures.catalogue import direction, entry_of, require_measure
 from lab.measures.latency import QUANTILES
 from lab.measures.model import SHARE, TOTAL, YES
@@ -391,7 +391,7 @@ class Policy:
         """
         if self.name in shipped_policies() and read_policy(self.name).key == self.key:
             return self.name
-        if self.other_pair and self.file is not None and Path(self.file).parent == SHIPPED:
+        if self.other_pair and is_shipped(self.file):
             return f"{self.name} ({self.other_pair})"
         known = Path(self.file).name if self.file else self.name
         other = f", {self.other_pair}" if self.other_pair else ""

@@ -24,3 +24,8 @@ def shipped_heads() -> list[dict[str, Any]]:
         rules = sum(isinstance(one, dict) for one in listed)
         heads.append({"policy": policy["name"], "about": policy["about"], "rules": rules})
     return heads
+
+
+def is_shipped(file: str | None) -> bool:
+    """Return whether the file of a policy is one of the lab's own, which nobody edits."""
+    return file is not None and Path(file).parent == SHIPPED

@@ -115,7 +115,8 @@ def test_failure_of_an_arm_is_not_what_the_data_lacks() -> None:
     assert status(replace(base, valued=frozenset({"RepeatRate"}), off={"baseline": "old"})) == ERROR
     # The turns recall, and no arm has a value; or the ranking is too short for the cutoff.
     assert status(base) == ERROR
-    assert status(replace(base, depth=4), replace(GUARD, measure="R@6", without_data="error")) == ERROR
+    short = replace(base, depth=4, valued=frozenset({"R@1"}))
+    assert status(short, replace(GUARD, measure="R@6", without_data="error")) == ERROR
     # No opportunity: no turn recalls, one does, or the host does not run what the candidate is compared with.
     for turns in (0, 1):
         assert status(replace(base, turns=turns)) == SKIPPED

@@ -14,7 +14,7 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.compare.paired import Pairs
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.measures import Evidence, judge_compared
+from lab.gate.measures import NO_GOLD, Evidence, evidence, judge_compared
 from lab.gate.policy import RULES, Policy, Rule, read_policy
 from lab.gate.verdict import JUDGED, judge, overall
 from lab.golden.model import Aside
@@ -280,6 +280,21 @@ def test_rule_beyond_the_cutoff_names_the_largest_one(policy_of: PolicyOf, run: 
     (line,) = judge(policy_of(f'[[{kind}]]\nmeasure = "R@50"\n{bound}\n'), run).lines
     reason = "R@50: the arm returns at most 6 items, so there is no value at 50; use @6 in mine.toml"
     assert (line.status, line.reason) == (ERROR, reason)
+
+
+def test_cause_of_a_missing_value_is_found_in_a_run(policy_of: PolicyOf, run: RunDirectory) -> None:
+    """What the rules themselves do not read still says why they have no value."""
+    policy = policy_of('[[guard]]\nmeasure = "P(rel=2)@50"\nmargin = 0.1\n')
+    found = evidence(policy, policy.rules, run)
+    assert (found.depth, found.why_nothing(policy.rules[0]).remedy) == (6, "use @6 in mine.toml")
+    assert found.turns > 1
+    # Where nothing is judged, no cutoff helps.
+    assert replace(found, valued=frozenset({"RepeatRate"})).why_nothing(policy.rules[0]) == NO_GOLD
+    # A shipped policy is changed in a copy, whichever pair it is asked about.
+    rollout = read_policy("rollout").of_pair("tier_first_v1", "tier_quota_v1", run.arms)
+    assert (
+        evidence(rollout, rollout.rules, run).policy == "a copy of policy rollout (`lab gate policies --show rollout`)"
+    )
 
 
 def test_rules_of_every_kind_are_judged() -> None:
