@@ -95,7 +95,8 @@ def emit_verdict(
         if lines:
             emit()
             _differences(lines, first)
-    if figures := [line for line in shown if line.kind not in DIFFERENCES]:
+    # A line on drawn blocks has a difference and no figure, and a sentence above.
+    if figures := [line for line in shown if line.kind not in DIFFERENCES and line.difference is None]:
         emit()
         _figures(figures)
     skipped = [line for line in verdict.lines if line.status == "skipped"]

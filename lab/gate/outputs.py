@@ -21,6 +21,7 @@ from lab.compare.comparable import named
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, SKIPPED, Line, deciding
 from lab.gate.policy import Policy, read_policy
 from lab.gate.receipts import read_audit, undone
+from lab.gate.scheduled import CONTROL as NOT_SWITCHED
 from lab.gate.sessions import decision
 from lab.gate.shipped import shipped_policies
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Answer, Inputs, Verdict, judge, overall
@@ -331,9 +332,10 @@ def notes(verdict: Verdict) -> list[str]:
 
 
 def decided(verdict: Verdict) -> list[str]:
-    """Return when sessions decided, by which rule, and what would decide otherwise: a sentence or none."""
+    """Return when sessions decided, by which rule, what would decide otherwise, and what drawn blocks do not show."""
     sentence = decision(verdict.lines, verdict.status)
-    return [sentence] if sentence else []
+    drawn = [line.reason for line in verdict.lines if line.against == NOT_SWITCHED and line.status == PASS]
+    return [*([sentence] if sentence else []), *drawn]
 
 
 def judged_notes(verdict: Verdict) -> list[str]:

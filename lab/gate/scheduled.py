@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from lab.base.formatting import counted
@@ -24,6 +25,7 @@ def judge_scheduled(rules: Sequence[Rule], audit: Mapping[str, Any]) -> Iterator
         return
     order = [block["switched"] for block in blocks]
     found: dict[Rule, tuple[Effect, Effect]] = {}
+    means: dict[Rule, dict[str, Any]] = {}
     for rule in rules:
         if rule.measure not in COMPARED or not rule.critical:
             continue
@@ -34,6 +36,9 @@ def judge_scheduled(rules: Sequence[Rule], audit: Mapping[str, Any]) -> Iterator
             continue
         # A rule on what should be high is worse where it is lower.
         sign = 1.0 if rule.at_most is not None else -1.0
+        pairs = list(zip(values, order, strict=True))
+        for name, kind in (("candidate", True), ("baseline", False)):
+            means.setdefault(rule, {})[name] = fmean(value for value, each in pairs if each is kind)
         found[rule] = (effect([sign * value for value in values], order), carry_over(values, order))
     worse = holm({rule.measure: one.p_higher for rule, (one, _) in found.items()})
     for rule, (one, left) in found.items():
@@ -46,7 +51,7 @@ def judge_scheduled(rules: Sequence[Rule], audit: Mapping[str, Any]) -> Iterator
             f"(p {worse[rule.measure]:.3g}, Holm over {len(found)}); a switched block leaves {left.low:+.4g} to "
             f"{left.high:+.4g} to the next"
         )
-        numbers: dict[str, Any] = {"difference": sign * one.difference, "low": low, "high": high, "n": len(blocks)}
+        numbers = means[rule] | {"difference": sign * one.difference, "low": low, "high": high, "n": len(blocks)}
         shown = line(rule, FAIL if is_worse else PASS, why, **numbers, confidence=1 - LEVEL, against=CONTROL)
         # What is not shown to be worse is no evidence for the switch, so it does not decide.
         yield shown if is_worse else replace(shown, critical=False)
@@ -59,6 +64,6 @@ def interference(audit: Mapping[str, Any]) -> str | None:
     if not any(count.values()):
         return None
     return (
-        f"interference: {counted(count[True], 'capture')} in switched blocks and {count[False]} in the others went to "
-        "the same store, which both policies recall"
+        f"interference: {counted(count[True], 'memory')} captured in switched blocks and {count[False]} in the others "
+        "went to the same store, which both policies recall"
     )

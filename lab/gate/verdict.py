@@ -34,7 +34,8 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Lin
 from lab.gate.measures import KINDS, evidence, judge_compared
 from lab.gate.policy import OF_AUDITS, Policy, Rule
 from lab.gate.receipts import judge_receipts, nothing_found
-from lab.gate.shipped import SHIPPED
+from lab.gate.scheduled import interference
+from lab.gate.shipped import is_shipped
 from lab.gate.waits import judge_waits
 from lab.golden.judging import aside
 from lab.measures.latency import Quantile, least_n, quantile, warm_times
@@ -252,8 +253,8 @@ class Verdict:
     ``policy`` is its label (:attr:`Policy.label`), not what it calls itself. ``against`` is the path of the other run
     that the candidate was compared with, if any. ``audit`` describes the live
     receipts that were judged; if there were none, its ``silent`` says what to check. ``embedder`` holds notes on arms
-    configured for another embedder than the run's, on copies of a conversation, which count once, and on more recalls
-    than the policy is meant for. ``trial`` holds
+    configured for another embedder than the run's, on copies of a conversation, which count once, on more recalls than
+    the policy is meant for, and on captures that drawn blocks shared. ``trial`` holds
     the reasons why the results are not evidence. ``control`` answers whether the candidate is worth having beside the
     policy's control. ``judged`` has Judged@k of the compared arms: ``k``, ``shares`` and, if they differ, ``apart``.
     ``undone`` says that the judged canary was rolled back, so that nothing is left to roll back.
@@ -384,7 +385,7 @@ def judge(
                 )
             )
         )
-        + _long(policy, audit),
+        + _of_audit(policy, audit),
         trial_of(*_runs(policy, run, against)),
         _inputs(policy, run, against, audit, audit_file, control, control_file),
         answer_of(policy, lines),
@@ -411,13 +412,17 @@ def _open_turns(run: RunDirectory) -> Iterator[str]:
         )
 
 
-def _long(policy: Policy, audit: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return a note if the policy's limits are not meant for so many recalls."""
-    answered = audit["recalls"]["answered"] if audit else 0
-    if policy.maximum_receipts is None or answered <= policy.maximum_receipts:
+def _of_audit(policy: Policy, audit: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return a note if the policy's limits are not meant for so many recalls, and one if blocks shared captures."""
+    if audit is None:
         return ()
-    most = f"{policy.maximum_receipts:,}"
-    return (f"{answered:,} answered recalls: the policy is meant for at most {most} at a time; audit a shorter window",)
+    answered, most = audit["recalls"]["answered"], policy.maximum_receipts
+    long = (
+        f"{answered:,} answered recalls: the policy is meant for at most {most:,} at a time; audit a shorter window"
+        if most is not None and answered > most
+        else None
+    )
+    return tuple(note for note in (long, interference(audit)) if note)
 
 
 def _rollback(policy: Policy, audit: Mapping[str, Any] | None) -> str | None:
@@ -457,12 +462,11 @@ def _inputs(
     others = {str(other.path): other.content for other in _runs(policy, run, against) if other is not run}
     if control is not None and any(rule.kind in OF_AUDITS for rule in policy.rules):
         others[str(control_file)] = digest(control)
-    is_shipped = policy.file is None or Path(policy.file).parent == SHIPPED
     return Inputs(
         policy.key,
         run.content if run else None,
         others,
-        None if is_shipped else policy.file,
+        None if is_shipped(policy.file) else policy.file,
         digest(audit) if audit is not None else None,
         str(audit_file) if audit_file else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from lab.base.formatting import counted, number, sentence
 from lab.gate.action import action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, deciding
 from lab.gate.outputs import deciding_first, gravest_first, reason
+from lab.gate.policy import OF_AUDITS
 from lab.gate.receipts import ANSWERED, figure
 from lab.gate.sessions import course, decided_by, decision
 from lab.gate.verdict import Verdict
@@ -36,8 +38,8 @@ def write_page(verdict: Verdict, audit: Mapping[str, Any], folder: Path, control
     ``audit`` is what the verdict judges. ``control`` is the audit of another window, such as the one before the switch
     or that of a gateway that was not switched: shown beside it.
     """
-    lines = [line for line in verdict.lines if line.kind == "receipts"]
-    shown = [_row(line, control) for line in deciding_first(lines) if line.status != SKIPPED]
+    lines = [line for line in deciding_first(verdict.lines) if line.kind in OF_AUDITS and line.status != SKIPPED]
+    shown = [_row(line, control) for line in lines if line.difference is None]
     model = {
         "title": f"Canary: {WORDS[verdict.status]} ({verdict.policy})",
         "policy": verdict.policy,
@@ -46,7 +48,9 @@ def write_page(verdict: Verdict, audit: Mapping[str, Any], folder: Path, control
         "groups": [
             ("decide", "Rules that decide", [row for row in shown if row["critical"]]),
             ("advisory", "Advisory rules", [row for row in shown if not row["critical"]]),
+            ("drawn", "Blocks in drawn order", [_drawn(line) for line in lines if line.difference is not None]),
         ],
+        "notes": verdict.embedder,
         "reasons": _reasons(verdict.lines),
         "course": _course(verdict, audit),
         "skipped": [f"{line.label}: {line.reason}" for line in verdict.lines if line.status == SKIPPED],
@@ -154,7 +158,7 @@ def _differs(lines: Sequence[Line], control: Mapping[str, Any] | None) -> list[s
 
 def _breaks(line: Line, control: Mapping[str, Any]) -> bool:
     """Return whether the control's value lies beyond the limit that the canary's value breaks."""
-    mine, other = line.candidate, _figure(control, line.measure)
+    mine, other = line.candidate, _figure(control, line)
     low, high = _limits(line)
     if mine is None or other is None:
         return False
@@ -173,7 +177,9 @@ def _limits(line: Line) -> tuple[float | None, float | None]:
     return least, most
 
 
-def _figure(audit: Mapping[str, Any], path: str) -> float | None:
+def _figure(audit: Mapping[str, Any], line: Line) -> float | None:
+    """Return a window's value of the figure of a rule; of what recalls took, the upper bound."""
+    path = f"latency.{line.measure.partition(' ')[0]}.high.value" if line.kind == "wait" else line.measure
     try:
         return figure(audit, path, "audit")
     except UnusableInput:
@@ -207,8 +213,18 @@ def _finding(line: Line) -> str:
 
 
 def _row(line: Line, control: Mapping[str, Any] | None) -> dict[str, Any]:
+    return _shown(line, _figure(control, line) if control else None)
+
+
+def _drawn(line: Line) -> dict[str, Any]:
+    """Return the row of a rule on drawn blocks: the means of both kinds, and what their order shows."""
+    about = line.reason.removeprefix(f"{line.measure}: ")
+    row = _shown(replace(line, low=None, high=None, n=None), line.baseline)
+    return row | {"bounds": about, "limit": "not shown to be worse"}
+
+
+def _shown(line: Line, other: float | None) -> dict[str, Any]:
     value = line.candidate
-    other = _figure(control, line.measure) if control else None
     bounds = f"{_in_unit(line, line.low)} to {_in_unit(line, line.high)}" if line.low is not None else ""
     return {
         "critical": line.critical,
@@ -220,7 +236,7 @@ def _row(line: Line, control: Mapping[str, Any] | None) -> dict[str, Any]:
         "n": f"{line.n:,}" if line.n else "",
         "control": _in_unit(line, other),
         "control_order": other,
-        "limit": _limit(line) or "–",
+        "limit": _limit(line) or line.limit or "–",
         "chart": _bar(line, other, is_share=_is_share(line)),
     }
 

@@ -12,6 +12,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
+from lab.canary.audit.waits import Receipt, Span, bounded
 from lab.gate.policy import read_policy
 from lab.gate.sessions import course, decided_by
 from lab.gate.verdict import Verdict, judge
@@ -91,6 +92,21 @@ def test_what_the_control_breaks_as_well_is_not_the_fault_of_the_switch(audit: d
     stuck = {**audit, "repeat": {**audit["repeat"], "longest_streak": 99}}
     alike = {one.measure: one.status for one in judge(policy, audit=stuck, control=stuck).lines}
     assert alike["repeat.longest_streak"] == "fail"
+
+
+def test_wait_rule_that_passes_has_a_row(audit: dict[str, Any], tmp_path: Path) -> None:
+    def timed(slow: int) -> dict[str, Any]:
+        receipts = [Receipt(1_000 * at + 20 + slow + at % 30, False) for at in range(300)]
+        return audit | {"latency": bounded(receipts, [Span(1_000 * at, 1_000 * at + 999) for at in range(300)])}
+
+    mine, other = timed(10), timed(0)
+    verdict = judge(read_policy("stage-b"), audit=mine, control=other)
+    assert next(line.status for line in verdict.lines if line.kind == "wait") == "pass"
+    text = write_page(verdict, mine, tmp_path, other).read_text("utf-8")
+    row = next(row for row in text.split("<tr>")[1:] if ">p95 of recalls in ms<" in row)
+    shown = [float(value) for value in re.findall(r'data-value="([^"]+)">', row)]
+    assert shown == [mine["latency"]["p95"]["high"]["value"], other["latency"]["p95"]["high"]["value"]]
+    assert "at most 1.15 times the control's and 100 ms more" in unescape(row)
 
 
 def test_sound_log_is_a_go(audit: dict[str, Any], tmp_path: Path) -> None:

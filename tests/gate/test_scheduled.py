@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lab.compare.randomised import drawn
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
@@ -52,6 +54,7 @@ def test_a_figure_that_is_worse_in_every_switched_block_fails_although_its_limit
     assert lines["errors.rate"].against == CONTROL
     assert lines["errors.rate"].difference is not None
     assert abs(lines["errors.rate"].difference - 0.2) < 1e-9
+    assert (lines["errors.rate"].candidate, lines["errors.rate"].baseline) == pytest.approx((0.21, 0.01))
     # What is not shown to be worse is no evidence for the switch, and figures that no schedule compares have no line.
     assert (lines["repeat.rate"].status, lines["repeat.rate"].critical) == (PASS, False)
     assert set(lines) == {"errors.rate", "repeat.rate"}
@@ -75,8 +78,8 @@ def test_a_block_without_a_value_is_named(tmp_path: Path) -> None:
 def test_captures_into_the_common_store_are_named(tmp_path: Path) -> None:
     _, audit = judged(tmp_path, [0.0] * 8, EVEN, captures=3)
     assert interference(audit) == (
-        "interference: 12 captures in switched blocks and 12 in the others went to the same store, which both policies "
-        "recall"
+        "interference: 12 memories captured in switched blocks and 12 in the others went to the same store, which both "
+        "policies recall"
     )
     assert interference(judged(tmp_path, [0.0] * 8, EVEN)[1]) is None
     assert interference({}) is None

@@ -197,12 +197,14 @@ def run(
 def _write_page(outcome: Outcome, out: Path) -> None:
     """Write the page of the verdict, without which all is done nevertheless."""
     from lab.base.files import read_json
+    from lab.canary.rollout.schedule import CONTROL
     from lab.report.canary import write_page
     from lab.runs.directory import AUDIT
 
     if outcome.verdict is not None:
         with suppress(LabError):
-            write_page(outcome.verdict, read_json(out / AUDIT), out, None)
+            control = read_json(out / CONTROL) if (out / CONTROL).exists() else None
+            write_page(outcome.verdict, read_json(out / AUDIT), out, control)
 
 
 def _change(config: Path, slot: str | None, selection: str | None) -> Change:
@@ -271,7 +273,8 @@ def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
         for status, reason in by_reason(gravest_first(verdict.lines)):
             if status != "pass":
                 emit_folded(f"- {status}: {reason}")
-    for note in (*plan.change.notes, *outcome.notes, *(done.notes if done else ())):
+    judged = verdict.embedder if verdict else ()
+    for note in (*judged, *plan.change.notes, *outcome.notes, *(done.notes if done else ())):
         emit_folded(f"note: {note}")
     emit_folded(f"{plan.out}: {', '.join(sorted(path.name for path in plan.out.iterdir()))}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,13 +21,15 @@ from lab.base.errors import LabError, UnusableInput
 from lab.base.files import digest, dump_json, only_writer, read_json, write_atomically
 from lab.base.formatting import Announce, duration, silent
 from lab.base.shape import field
-from lab.canary.audit.check import CAPTURE
+from lab.canary.audit.check import CAPTURE, Damaged
+from lab.canary.audit.lines import opened
+from lab.canary.audit.log_line import entries_in, payload
 from lab.canary.rollout.change import DEFAULT_SELECTION, SELECTION
 from lab.canary.rollout.commands import raised, restart_gateway
 from lab.canary.rollout.follow import KEPT_LINES, Follower, log_files, watch
 from lab.canary.rollout.journal import State, now
 from lab.canary.rollout.recover import RolledBack
-from lab.canary.rollout.run import Outcome, Plan, keep, look, require_effect, require_unswitched, run_canary
+from lab.canary.rollout.run import Outcome, Plan, keep, look, require_effect, require_unswitched, run_canary, timed
 from lab.compare.randomised import LEAST, MOST, drawn
 from lab.gate.line import FAIL
 from lab.gate.outputs import write_verdict
@@ -102,19 +105,27 @@ def run_schedule(plan: Plan, blocks: int, *, tell: Announce = silent) -> Outcome
 def _run(plan: Plan, blocks: int, tell: Announce) -> Outcome:
     schedule = _begun(plan, blocks, tell)
     mark, outcome = digest(schedule.as_json()), Outcome(schedule.drawn, complete=True)
-    for number, switched in enumerate(schedule.order, 1):
-        folder = plan.out / BLOCKS / f"{number:02}"
+    folders = [plan.out / BLOCKS / f"{number:02}" for number in range(1, blocks + 1)]
+    ended = next((at for at, folder in enumerate(folders) if not (folder / BLOCK).exists()), blocks)
+    for number, (switched, folder) in enumerate(zip(schedule.order, folders, strict=True), 1):
+        if number < ended:
+            # All that ended before are judged once, with the last of them.
+            continue
         if not _is_done(folder):
             tell(f"block {number} of {blocks}: {plan.change.after if switched else 'as before'}")
-            ended = _block(replace(plan, out=folder), switched, tell)
+            found = _block(replace(plan, out=folder), switched, tell)
             for name in ("problem", "stuck", "interrupted", "is_restart_open", "rolled_back"):
-                setattr(outcome, name, getattr(ended, name))
-            outcome.notes += [f"block {number}: {note}" for note in ended.notes]
+                setattr(outcome, name, getattr(found, name))
+            outcome.notes += [f"block {number}: {note}" for note in found.notes]
             if outcome.problem or outcome.stuck:
                 outcome.complete = False
                 break
             write_atomically(folder / BLOCK, dump_json({"schedule": mark, "switched": switched, "ended": now()}))
-        if any(schedule.order[:number]) and _judged(plan, schedule, outcome).status == FAIL and number < blocks:
+        pairs = zip(schedule.order, folders, strict=True)
+        done = [(each, folder) for each, folder in pairs if (folder / BLOCK).exists()]
+        if not any(switched for switched, _ in done):
+            continue
+        if _judged(plan, schedule, done, outcome).status == FAIL and number < blocks:
             outcome.notes.append(f"ended after block {number} of {blocks}: the switched blocks fail the policy")
             break
     if outcome.verdict and not outcome.stuck:
@@ -198,21 +209,19 @@ def _block(plan: Plan, switched: bool, tell: Announce) -> Outcome:
     return outcome
 
 
-def _judged(plan: Plan, schedule: Schedule, outcome: Outcome) -> Verdict:
+def _judged(plan: Plan, schedule: Schedule, done: Sequence[tuple[bool, Path]], outcome: Outcome) -> Verdict:
     """Judge the blocks so far: what the switched ones logged, beside the others, and once all ended by their order."""
-    done: list[tuple[bool, Path]] = [
-        (switched, folder)
-        for switched, folder in zip(schedule.order, _folders(plan.out, schedule), strict=True)
-        if (folder / BLOCK).exists()
-    ]
     for name, wanted in ((KEPT_LINES, True), (CONTROL_LINES, False)):
         lines = b"".join((folder / KEPT_LINES).read_bytes() for switched, folder in done if switched is wanted)
         write_atomically(plan.out / name, lines, private=True)
     is_over = len(done) == schedule.blocks
     state = State(plan.change.config)
-    found = look(plan.out / KEPT_LINES, is_over, state, outcome)
-    has_others = any(not switched for switched, _ in done)
-    other = look(plan.out / CONTROL_LINES, is_over, state, outcome) if has_others else None
+
+    def audited(name: str) -> dict[str, Any]:
+        return timed(look(plan.out / name, is_over, state, outcome), plan.out / name, state, outcome)
+
+    found = audited(KEPT_LINES)
+    other = audited(CONTROL_LINES) if any(not switched for switched, _ in done) else None
     if is_over:
         found["schedule"] = {"seed": schedule.seed, "blocks": [_figures(*block) for block in done]}
     write_atomically(plan.out / AUDIT, dump_json(found))
@@ -229,16 +238,24 @@ def _judged(plan: Plan, schedule: Schedule, outcome: Outcome) -> Verdict:
     return outcome.verdict
 
 
-def _folders(out: Path, schedule: Schedule) -> list[Path]:
-    return [out / BLOCKS / f"{number:02}" for number in range(1, schedule.blocks + 1)]
-
-
 def _figures(switched: bool, folder: Path) -> dict[str, Any]:
     """Return what the gate compares of a block."""
     found = read_json(folder / AUDIT)
     return {
         "switched": switched,
         "answered": found["recalls"]["answered"],
-        "captures": found["markers"].get(CAPTURE, 0),
+        "captures": _captured(folder / KEPT_LINES),
         "figures": {name: figure(found, name, str(folder)) for name in COMPARED},
     }
+
+
+def _captured(kept: Path) -> int:
+    """Return how many memories the engine stored by itself; most of its receipts of captures store none."""
+    stored = 0
+    with opened(str(kept)) as lines:
+        for _, entry in entries_in(lines):
+            if entry is not None and entry.name == CAPTURE:
+                # A damaged receipt is counted by the audit.
+                with suppress(Damaged, KeyError):
+                    stored += int(payload(entry)["storedCount"])
+    return stored

@@ -9,12 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lab.canary.rollout import schedule as schedule_module
+from lab.canary.rollout.follow import KEPT_LINES
 from lab.canary.rollout.journal import BACKUP
 from lab.compare.randomised import drawn
+from lab.gate.verdict import Verdict, judge
 from tests.canary.rollout.conftest import CONFIG, Gateway
 from tests.commands import run_here
 
@@ -34,7 +39,9 @@ def blocks(out: Path) -> list[Path]:
     return sorted(out.glob("blocks/*/block.json"))
 
 
-def test_half_of_the_blocks_are_switched_in_the_order_that_the_seed_draws(make_gateway: Make, tmp_path: Path) -> None:
+def test_half_of_the_blocks_are_switched_in_the_order_that_the_seed_draws(
+    make_gateway: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gateway, out = make_gateway(ENGINE), tmp_path / "out"
     done = run_here(*words(gateway, out, "--write"))
     assert done.returncode in (0, 3), done.stdout + done.stderr
@@ -53,11 +60,37 @@ def test_half_of_the_blocks_are_switched_in_the_order_that_the_seed_draws(make_g
     assert (out / "receipts.log").read_bytes() == b"".join(kept)
     assert found["recalls"]["answered"] > 0
     verdict = json.loads((out / "verdict.json").read_text("utf-8"))
-    assert any(line["against"] for line in verdict["lines"])
-    # The same command runs no block again.
-    times = [file.stat().st_mtime_ns for file in blocks(out)]
+    drawn_line = next(line for line in verdict["lines"] if line["against"])
+    # What the order of the blocks shows is said, also if it shows nothing, and the page has both kinds of blocks.
+    said = drawn_line["reason"]
+    assert said in " ".join(done.stdout.split())
+    page = unescape((out / "canary.html").read_text("utf-8")).replace("\u00a0", " ")
+    assert ">Blocks in drawn order</h2>" in page
+    assert said.partition(": ")[2] in page
+    assert '<th scope="col">control</th>' in page
+    # The same command runs no block again, and judges all of them once.
+    times, judged = [file.stat().st_mtime_ns for file in blocks(out)], list[str]()
+
+    def counting(*given: Any, **more: Any) -> Verdict:
+        judged.append(judge(*given, **more).status)
+        return judge(*given, **more)
+
+    monkeypatch.setattr(schedule_module, "judge", counting)
     assert run_here(*words(gateway, out, "--write")).returncode == done.returncode
     assert [file.stat().st_mtime_ns for file in blocks(out)] == times
+    assert judged == [verdict["status"]]
+
+
+def test_only_memories_that_were_stored_count_as_captures(tmp_path: Path) -> None:
+    def line(stored: int) -> str:
+        value = {"candidateExtractionCount": 3, "filteredOut": {}, "storedCount": stored}
+        return f"2026-03-01T09:00:00Z openclaw-mem-engine:autoCapture.receipt {json.dumps(value)}\n"
+
+    (tmp_path / KEPT_LINES).write_text("".join(map(line, (0, 2, 0, 1))) + line(1)[:-9] + "\n", "utf-8")
+    figures = {"errors": {"rate": 0.0}, "repeat": {"rate": 0.5}, "recalls": {"answered": 4, "empty_rate": 0.0}}
+    (tmp_path / "audit.json").write_text(json.dumps(figures), "utf-8")
+    found = schedule_module._figures(True, tmp_path)
+    assert (found["answered"], found["captures"], found["switched"]) == (4, 3, True)
 
 
 def test_an_edited_schedule_and_another_command_are_refused(make_gateway: Make, tmp_path: Path) -> None:
