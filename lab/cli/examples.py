@@ -53,6 +53,7 @@ EXAMPLES = {
     "gate judge": "lab gate reports/demo --policy rollout",
     "gate policies": "lab gate policies --show stage-b",
     "gate schema": "lab gate schema verdict",
+    "gate verify": "lab gate verify reports/demo/verdict.json",
     "gate self-test": "lab gate self-test --list",
     "nightly baseline approve": 'lab nightly baseline approve reports/demo --name demo --note "as released"',
     "nightly baseline list": "lab nightly baseline list",

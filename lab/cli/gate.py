@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lab.base.errors import LabError, UnusableInput
-from lab.base.formatting import choices
+from lab.base.formatting import choices, counted
+from lab.base.set_registry import recordings_at
 from lab.cli import completion, options
 from lab.cli.errata import verdict_beside
 from lab.cli.output import announce, emit, emit_folded, emit_indented, emit_table, report_to_ci
 from lab.cli.results import Result
 from lab.cli.verdict_tables import emit_verdict
+
+if TYPE_CHECKING:
+    from lab.gate.verify import Verified
 
 KEPT = ("keep", "pass", "fail")
 
@@ -205,3 +209,43 @@ def judge(
     return Result(
         verdict, show, lambda verdict: verdict.as_json() | beside_errata.value, error=typer.Exit(EXIT[status])
     )
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The verdict.json of lab gate.")],
+    *,
+    run: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Its run. [default: the folder of FILE, else where the run was]")
+    ] = None,
+    recordings: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", parser=recordings_at, help="The recordings. [default: where the run found them]"),
+    ] = None,
+    no_replay: Annotated[
+        bool, typer.Option("--no-replay", help="Judge the run again, and do not replay its recordings.")
+    ] = False,
+    jobs: options.Jobs = 1,
+) -> Result:
+    """Judge a verdict's run again, replay its recordings, and name each difference.
+
+    Exit codes: 0 no difference, 1 differences, 2 unusable or missing input. Without the recordings, the replay is left
+    out, which is said. It finds inconsistency, not intent.
+    """
+    from lab.gate.verify import verify as verified
+
+    if no_replay and recordings:
+        raise UnusableInput("--recordings: are to be replayed; leave out --no-replay")
+    found = verified(file, run, recordings, replay=not no_replay, jobs=jobs, announce=announce)
+
+    def show(found: Verified) -> None:
+        count = len(found.differences)
+        emit(f"{found.file}: {counted(count, 'difference') if count else 'no difference'}")
+        for text in found.differences:
+            emit(f"  {text}")
+        for title, texts in (("environment", found.environment), ("left out", found.left_out)):
+            for text in texts:
+                emit(f"{title}: {text}")
+        emit(f"compared: {', '.join(f'{number:,} {what}' for what, number in found.compared.items())}")
+        emit_folded(f"This does not show: {'; '.join(found.does_not_show)}.")
+
+    return Result(found, show, error=typer.Exit(1) if found.differences else None)

@@ -103,16 +103,16 @@ def moved(before: Manifest, after: Manifest) -> tuple[str, ...]:
     old, new = to_json(before.resolved), to_json(after.resolved)
     old_environment, new_environment = before.environment, after.environment
     differences = [*_value("lab", before.resolved.lab, after.resolved.lab), *_source(before, after)]
-    differences += _mapping("", old_environment.packages, new_environment.packages)
+    differences += mapping_differences("", old_environment.packages, new_environment.packages)
     for name in ("python", "platform", "machine"):
         differences += _value(name, getattr(old_environment, name), getattr(new_environment, name))
-    differences += _mapping("embedder ", old.get("embedder"), new.get("embedder"))
+    differences += mapping_differences("embedder ", old.get("embedder"), new.get("embedder"))
     rest = sorted((old.keys() | new.keys()) - {"lab", "embedder", "arms", *SETTINGS, *DATA})
     for name in (*SETTINGS, *rest):
-        differences += _mapping(f"{name} ", {"": old.get(name)}, {"": new.get(name)})
+        differences += mapping_differences(f"{name} ", {"": old.get(name)}, {"": new.get(name)})
     differences += _arms(before.resolved.arms, after.resolved.arms)
     for name in DATA:
-        differences += _mapping(f"{name} ", old.get(name), new.get(name))
+        differences += mapping_differences(f"{name} ", old.get(name), new.get(name))
     return tuple(differences)
 
 
@@ -148,13 +148,13 @@ def _arms(before: Sequence[ArmInfo], after: Sequence[ArmInfo]) -> Iterator[str]:
     old, new = ({arm.name: to_json(arm) for arm in arms} for arms in (before, after))
     for name in [*old, *(name for name in new if name not in old)]:
         if name in old and name in new:
-            yield from _mapping(f"arm {name}: ", old[name], new[name])
+            yield from mapping_differences(f"arm {name}: ", old[name], new[name])
         else:
             yield f"arm {name}: " + ("present -> absent" if name in old else "absent -> present")
 
 
-def _mapping(title: str, before: object, after: object) -> Iterator[str]:
-    """Yield the differences between the leaves of two nested values, each with its dotted name."""
+def mapping_differences(title: str, before: object, after: object) -> Iterator[str]:
+    """Yield the differences between the leaves of two nested values, each with its dotted name: ``seed 0 -> 7``."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     for name in sorted(old.keys() | new.keys()):
         yield from _value(f"{title}{name}".strip(), old.get(name), new.get(name))

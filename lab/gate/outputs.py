@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from lab.base.errors import CannotMeasure, LabError, UnusableInput
-from lab.base.files import digest, dump_json, read_json, read_text, write_atomically
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, read_json, read_text, write_atomically
 from lab.base.formatting import counted, markdown, number
 from lab.base.regex import regex
 from lab.compare.comparable import named
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, SKIPPED, Line, deciding
-from lab.gate.policy import Policy, read_policy
-from lab.gate.receipts import read_audit, undone
+from lab.gate.receipts import undone
+from lab.gate.record import Inputs
 from lab.gate.scheduled import CONTROL as NOT_SWITCHED
 from lab.gate.sessions import decision
-from lab.gate.shipped import shipped_policies
-from lab.gate.verdict import NO_AUDIT, SCHEMA, Answer, Inputs, Verdict, judge, overall
+from lab.gate.verdict import NO_AUDIT, SCHEMA, Answer, Verdict
 from lab.measures.catalogue import entry_of, in_words
 from lab.measures.model import SHARE, YES
-from lab.runs.directory import AUDIT, VERDICT, RunDirectory, open_run
+from lab.runs.directory import VERDICT
 from lab.runs.notes import trial_line
 
 
@@ -52,161 +48,6 @@ def verdict_of(data: Any, path: str) -> Verdict:
         raise UnusableInput(
             f"{path}: not a verdict of `lab gate` ({error}); remove it, or run `lab gate` again"
         ) from None
-
-
-class Stale(CannotMeasure):
-    """A stored verdict is not what its run, its audit and its policy give; the message says why, as a clause."""
-
-
-class Unchecked(Stale):
-    """What a stored verdict was made of is not there, so that it cannot be judged again."""
-
-
-def rejudge(verdict: Verdict, folder: Path, run: RunDirectory | None = None) -> Verdict:
-    """Return what the inputs of a stored verdict give when they are judged again: the same verdict, in fresh words.
-
-    A stored verdict is an output, and nothing follows from its words. Its status must be that of its lines, its inputs
-    must have the digests that it records, and its lines must be what they give. ``folder`` is where the verdict is, and
-    ``run`` the run that it judges, if that is open. Raises :class:`Stale` if one of these does not hold, and
-    :class:`Unchecked` if an input is not there.
-    """
-    try:
-        again = _again(verdict, folder, run)
-    except Stale:
-        raise
-    except (LabError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Stale(f"it cannot be judged again: {error}") from None
-    if verdict.audit is not None:
-        # What a canary did is beside its verdict, with the command that undoes it.
-        back = verdict.rollback if _recovers(verdict.rollback) else again.rollback
-        again = replace(again, rollback=back, undone=undone(folder))
-    if (problem := _differs(verdict, again)) is not None:
-        raise Stale(problem)
-    return replace(again, evidence=verdict.evidence)
-
-
-def judge_again(verdict: Verdict) -> str:
-    """Return what mends a stale verdict: to run the gate again, by the file of its policy if it has one."""
-    file = verdict.evidence.policy_file if verdict.evidence else None
-    return "run lab gate again" + (f" with --policy {shlex.quote(file)}" if file else "")
-
-
-def _recovers(rollback: str | None) -> bool:
-    """Return whether a rollback is the command that recovers a canary, and nothing else."""
-    try:
-        words = shlex.split(rollback or "")
-    except ValueError:
-        return False
-    return [*words[:3], *words[4:]] == ["lab", "canary", "recover", "--write"] and shlex.join(words) == rollback
-
-
-def _again(verdict: Verdict, folder: Path, run: RunDirectory | None) -> Verdict:
-    """Judge the inputs of a verdict again, if they have the digests that it records."""
-    known = verdict.evidence
-    if verdict.status != (derived := overall(verdict.lines)):
-        raise Stale(f"its status {verdict.status} does not follow from its rules, which say {derived}")
-    if known is None:
-        raise Unchecked("it does not record its policy and runs")
-    judged = (run or _run_of(verdict, folder)) if verdict.run else None
-    policy = _policy_of(verdict, known, folder, judged)
-    if judged and judged.content != known.run:
-        raise Stale("the run has changed since")
-    control = None
-    for path, content in known.others.items():
-        # A run is a folder.
-        audits = [place for place in (Path(path), folder / Path(path).name) if place.is_file()]
-        if audits:
-            control = _control_of(audits[0], content)
-        elif _compared_with(path).content != content:
-            raise Stale(f"{path}, the run that it was compared with, has changed since")
-    against = _compared_with(verdict.against) if verdict.against else None
-    audit = _audit_of(known, folder) if verdict.audit is not None else None
-    return judge(policy, judged, against=against, audit=audit, control=control)
-
-
-def _policy_of(verdict: Verdict, known: Inputs, folder: Path, run: RunDirectory | None) -> Policy:
-    """Return the policy of a verdict, from where its file was, or from beside the verdict."""
-    name = verdict.policy.partition(" (")[0]
-    names = [name] if known.policy_file is None and name in shipped_policies() else []
-    if known.policy_file is not None:
-        file = Path(known.policy_file)
-        places = (file, folder / file.name, folder.parent / file.name)
-        names = [str(place.absolute()) for place in places if place.is_file()]
-    if not names:
-        raise Unchecked(f"its policy {known.policy_file or verdict.policy} is not there")
-    pair = (verdict.candidate, None if verdict.against else verdict.baseline, run.arms if run else ())
-    found = [one for policy in map(read_policy, names) for one in (policy, policy.of_pair(*pair))]
-    found = [policy for policy in found if policy.key == known.policy]
-    if not found:
-        raise Stale(f"policy {verdict.policy} has changed since")
-    return found[0]
-
-
-def _run_of(verdict: Verdict, folder: Path) -> RunDirectory:
-    """Return the judged run: where the verdict is, or where it was."""
-    for path in (folder, Path(str(verdict.run))):
-        with suppress(LabError):
-            return open_run(path)
-    raise Unchecked(f"the judged run {verdict.run} is not there any more")
-
-
-def _compared_with(path: str) -> RunDirectory:
-    try:
-        return open_run(Path(path))
-    except LabError:
-        raise Unchecked(f"{path}, the run that it was compared with, is not there any more") from None
-
-
-def _audit_of(known: Inputs, folder: Path) -> Mapping[str, Any]:
-    """Return the audit of a verdict, from beside the verdict or from where it was."""
-    if known.audit is None:
-        raise Unchecked("it does not record its audit")
-    file = Path(known.audit_file or AUDIT)
-    places = [place for place in (folder / AUDIT, folder / file.name, file) if place.is_file()]
-    if not places:
-        raise Unchecked(f"its audit {file} is not there")
-    found = [audit for audit in map(read_audit, places) if digest(audit) == known.audit]
-    if not found:
-        raise Stale("its audit has changed since")
-    return found[0]
-
-
-def _control_of(place: Path, content: str) -> Mapping[str, Any]:
-    """Return the audit that was the control of a verdict, if it has the digest that the verdict records."""
-    control = read_audit(place)
-    if digest(control) != content:
-        raise Stale(f"{place}, its control, has changed since")
-    return control
-
-
-# Words name paths, and digits that other machines may round otherwise.
-_WORDS = ("reason", "settles")
-
-
-def _differs(verdict: Verdict, again: Verdict) -> str | None:
-    """Return the first thing in which a stored verdict is not what its inputs give; None if it is."""
-    for name in ("policy", "candidate", "rollback"):
-        if getattr(verdict, name) != getattr(again, name):
-            return f"its {name} is {getattr(verdict, name)}, and its inputs give {getattr(again, name)}"
-    return differing(verdict.lines, again.lines)
-
-
-def differing(lines: Sequence[Line], again: Sequence[Line]) -> str | None:
-    """Return the first thing in which the lines of a stored verdict are not what its inputs give; None if they are."""
-    if len(lines) != len(again):
-        return f"it has {counted(len(lines), 'rule')}, and its inputs give {len(again)}"
-    for line, now in zip(lines, again, strict=True):
-        for field in fields(Line):
-            one, other = getattr(line, field.name), getattr(now, field.name)
-            if field.name not in _WORDS and not _equal(one, other):
-                return f"its rule {now.name} has {field.name} {one}, and its inputs give {other}"
-    return None
-
-
-def _equal(one: object, other: object) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
-    return one == other
 
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)

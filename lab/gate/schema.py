@@ -76,6 +76,8 @@ def verdict_schema() -> dict[str, Any]:
         "run": _MAYBE_TEXT,
         "others": {"type": "object", "additionalProperties": _TEXT},
         **dict.fromkeys(("policy_file", "audit", "audit_file"), _MAYBE_TEXT),
+        "record": {"type": ["object", "null"]},
+        "does_not_show": {"type": "array", "items": _TEXT},
     }
     answer = {"arm": _TEXT, "status": {"enum": _VERDICTS}, "sentence": _TEXT}
     judged = {

@@ -34,6 +34,7 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Lin
 from lab.gate.measures import KINDS, evidence, judge_compared
 from lab.gate.policy import OF_AUDITS, Policy, Rule
 from lab.gate.receipts import judge_receipts, nothing_found
+from lab.gate.record import Inputs, record_of
 from lab.gate.scheduled import interference
 from lab.gate.shipped import is_shipped
 from lab.gate.waits import judge_waits
@@ -212,6 +213,7 @@ EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3, ERROR: 4}
 SCHEMA = "lab.verdict.v1"
 # Why a rule on live receipts was not judged, and what to add.
 NO_AUDIT = "needs an audit of receipts", "add AUDIT"
+NOT_JUDGED = "to judge are not judged yet"
 
 
 # What settings are one of, by the last part of their key; rules may name them in only_where.
@@ -227,23 +229,6 @@ NAMES_OF = {
 
 # The kinds of rules, by what judges them together; every kind of a policy stands here.
 JUDGED = (KINDS, ("receipts",), ("wait",), ("latency",), ("exact",))
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Content digests of the inputs of a verdict: of the policy (:attr:`Policy.key`) and of each run.
-
-    ``others`` maps the path of each run with which the judged run was compared, and of the control, to its digest.
-    ``policy_file`` is the path of the policy; None for a shipped one. ``audit`` is the digest of the audit, and
-    ``audit_file`` its path.
-    """
-
-    policy: str
-    run: str | None
-    others: Mapping[str, str]
-    policy_file: str | None = None
-    audit: str | None = None
-    audit_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +392,7 @@ def _open_turns(run: RunDirectory) -> Iterator[str]:
     judged = read_gold(run)
     if left := [turn for turn in waiting if turn not in judged]:
         yield (
-            f"{len(left)} of {counted(len(left) + len(judged), 'turn')} to judge are not judged yet: {named(left)}; "
+            f"{len(left)} of {counted(len(left) + len(judged), 'turn')} {NOT_JUDGED}: {named(left)}; "
             "`lab golden judge` continues, and a replay takes what is judged then"
         )
 
@@ -469,6 +454,7 @@ def _inputs(
         None if is_shipped(policy.file) else policy.file,
         digest(audit) if audit is not None else None,
         str(audit_file) if audit_file else None,
+        record_of(run) if run else None,
     )
 
 

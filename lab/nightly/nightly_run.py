@@ -27,7 +27,8 @@ from lab.base.formatting import Announce, counted, silent
 from lab.base.progress import each_once
 from lab.compare.changes import Changes, changes
 from lab.gate.line import ADDED, AGAIN, BASELINE_LINE, ERROR, GRAVITY, INCONCLUSIVE, PASS, SET, Line
-from lab.gate.outputs import Stale, differing, junit, openmetrics
+from lab.gate.outputs import junit, openmetrics
+from lab.gate.rejudge import Stale, differing
 from lab.gate.verdict import EXIT, Verdict, overall
 from lab.host.snapshot import open_snapshot, snapshots
 from lab.measures.score import score_and_write, score_run, summarise
@@ -359,7 +360,7 @@ def require_derived(result: Mapping[str, Any], verdicts: Mapping[str, Verdict], 
             if not lacks:
                 raise Stale(f"set {name!r} names no baseline, and does not say that there is none")
             known = [line for line in known if line not in lacks]
-        if (problem := differing(known, lines)) is not None:
+        if (problem := next(differing(known, lines), None)) is not None:
             raise Stale(f"set {name!r}: {problem}")
         if not {*trial_of(run)} <= {*verdict.trial} <= {*result["trial"]}:
             raise Stale(f"set {name!r}: does not say what makes its run a trial")

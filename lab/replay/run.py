@@ -284,18 +284,20 @@ def run_replay(
     announce: Announce = lambda _: None,
     made: Mapping[str, Arm] | None = None,
     earlier: Iterable[RunDirectory] = (),
+    plan: Plan | None = None,
 ) -> Outcome:
     """Replay a request, or a shard of it, into the folder ``out``.
 
     It uses ``jobs`` processes of this machine, or the workers of ``dask`` (``local``, or a scheduler's address). A
     conversation that fails is listed in failures.jsonl and the others continue; a full or read-only disk ends the
-    replay. ``made`` are existing arms by name. Without ``use_cache``, cached candidates are neither read nor written:
-    every search is run. What runs ``earlier`` replayed from the same inputs is copied from them; the caller must know
-    that what no :class:`Content` covers is the same: stored vectors, and rows of a store that are no memories. Raises
+    replay. ``made`` are existing arms by name, and ``plan`` is that of the request, if it is made. Without
+    ``use_cache``, cached candidates are neither read nor written: every search is run. What runs ``earlier`` replayed
+    from the same inputs is copied from them; the caller must know that what no :class:`Content` covers is the same:
+    stored vectors, and rows of a store that are no memories. Raises
     :class:`lab.base.errors.InUse` while another process writes into ``out``, and
     :class:`lab.replay.admission.Refused` for an external arm that does not prove what it is named for.
     """
-    plan = make_plan(request, made=made or {})
+    plan = plan or make_plan(request, made=made or {})
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
         proofs = admitted(plan, out / ADMISSION, is_hosted)

@@ -24,16 +24,8 @@ from lab.base.shape import field
 from lab.compare.changes import cause
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, NOT_HERE, PASS, Line
-from lab.gate.outputs import (
-    Stale,
-    Unchecked,
-    by_reason,
-    gravest_first,
-    judge_again,
-    judged_notes,
-    rejudge,
-    verdict_of,
-)
+from lab.gate.outputs import by_reason, gravest_first, judged_notes, verdict_of
+from lab.gate.rejudge import Stale, Unchecked, judge_again, rejudge
 from lab.gate.verdict import SCHEMA as GATE
 from lab.gate.verdict import Verdict, on_what, overall
 from lab.nightly.baselines import BEGUN

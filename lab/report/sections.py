@@ -9,7 +9,8 @@ from lab.base.formatting import counted, milliseconds, p_value, sentence
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.gate.line import Line, deciding
 from lab.gate.measures import CLAIMS
-from lab.gate.outputs import Stale, by_status, clauses, deciding_first, headline, read_verdict, rejudge, rollback
+from lab.gate.outputs import by_status, clauses, deciding_first, headline, read_verdict, rollback
+from lab.gate.rejudge import Stale, rejudge
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction, entry_of, widest
 from lab.measures.inputs import WINDOW

@@ -301,13 +301,18 @@ def read_manifest(path: Path) -> Manifest:
         raise Altered(
             f"{path}: has changed since it was written (its sha256 differs); run the replay again into another --out"
         )
-    fields = {name: content for name, content in covered.items() if name not in ("kind", "schema_version")}
     try:
-        manifest = from_json(Manifest, fields, str(path))
+        manifest = manifest_of(value, str(path))
         _require_consistent(manifest, str(path))
     except UnusableInput as error:
         raise NotARun(f"{error}; run the replay again into another --out") from None
     return manifest
+
+
+def manifest_of(value: Mapping[str, object], where: str) -> Manifest:
+    """Return a manifest from its JSON, whatever its own digest says; raise :class:`UnusableInput` for a wrong field."""
+    head = ("kind", "schema_version", COVER)
+    return from_json(Manifest, {name: content for name, content in value.items() if name not in head}, where)
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:

@@ -17,8 +17,9 @@ from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json
 from lab.cli.main import app
 from lab.gate.action import judge_command
-from lab.gate.outputs import Stale, headline, junit, openmetrics, read_verdict, rejudge, summary, write_verdict
+from lab.gate.outputs import headline, junit, openmetrics, read_verdict, summary, write_verdict
 from lab.gate.policy import Policy, read_policy
+from lab.gate.rejudge import Stale, rejudge
 from lab.gate.shipped import SHIPPED
 from lab.gate.verdict import Verdict, judge
 from lab.measures.score import score_and_write

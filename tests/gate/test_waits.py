@@ -14,8 +14,9 @@ from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
 from lab.canary.audit.waits import Receipt, Span, bounded
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.outputs import Stale, Unchecked, read_verdict, rejudge
+from lab.gate.outputs import read_verdict
 from lab.gate.policy import Policy, Rule, read_policy
+from lab.gate.rejudge import Stale, Unchecked, rejudge
 from lab.gate.verdict import Verdict, judge
 from tests.commands import run_here
 

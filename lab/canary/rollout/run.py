@@ -49,10 +49,11 @@ from lab.canary.rollout.journal import (
 )
 from lab.canary.rollout.recover import SCHEMA, RolledBack, finish, remove_parts, roll_back
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS
-from lab.gate.outputs import Stale, judge_again, read_verdict, rejudge, write_verdict
+from lab.gate.outputs import read_verdict, write_verdict
 from lab.gate.policy import Policy
 from lab.gate.receipts import CANARY as RECEIPT
 from lab.gate.receipts import undone
+from lab.gate.rejudge import Stale, judge_again, rejudge
 from lab.gate.verdict import Verdict, judge
 from lab.runs.directory import AUDIT, VERDICT, open_run
 from lab.systems.openclaw.config.file import ENTRY, locate

@@ -14,8 +14,9 @@ import pytest
 
 from lab.base.files import dump_json
 from lab.canary.audit.audit import audit
-from lab.gate.outputs import read_verdict, rejudge, write_verdict
+from lab.gate.outputs import read_verdict, write_verdict
 from lab.gate.policy import read_policy
+from lab.gate.rejudge import rejudge
 from lab.gate.verdict import judge
 from tests.canary.conftest import receipt_of
 from tests.canary.rollout.conftest import CONFIG, ENTRY
