@@ -6,8 +6,8 @@
 
 A probe that is not a turn of the recording has ``id``, ``conversation`` and ``query`` instead of ``turn``; it is posed
 after the last turn. ``condition`` names a planted harm (:data:`lab.golden.model.CONDITIONS`). ``slices`` adds subgroups
-to ``type`` and ``condition``: ``{"language": "zh"}``. ``irrelevant`` lists the memories that were judged not relevant;
-a memory that is in none of the three lists was not judged.
+to ``type`` and ``condition``: ``{"language": "zh"}``. ``answer`` is the right answer in words. ``irrelevant`` lists the
+memories that were judged not relevant; a memory that is in none of the three lists was not judged.
 
 A line of the kind ``capture`` has a turn and the three lists. It says which of the turn's candidates should be kept:
 
@@ -33,7 +33,7 @@ HIGHEST = 100
 CAPTURE = "capture"
 KINDS = ("probe", CAPTURE)
 FIELDS = {
-    *("kind", "turn", "id", "conversation", "query", "reason"),
+    *("kind", "turn", "id", "conversation", "query", "answer", "reason"),
     *("type", "condition", "slices", "relevant", "forbidden", "irrelevant"),
 }
 
@@ -94,6 +94,7 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
         reason=optional(line, "reason", str, "", at),
         irrelevant=_irrelevant(line.get("irrelevant", []), (*relevant, *forbidden), f"{at}: irrelevant"),
         capture=capture,
+        answer=optional(line, "answer", str, "", at),
     )
 
 
@@ -181,6 +182,7 @@ def _line(probe: Probe) -> dict[str, Any]:
         "kind": "capture" if probe.capture else "probe",
         **where,
         **slices,
+        **({"answer": probe.answer} if probe.answer else {}),
         "reason": probe.reason,
         "relevant": [_judgement(judgement, {"grade": judgement.grade}) for judgement in probe.relevant],
         "forbidden": [_judgement(judgement, {}) for judgement in probe.forbidden],

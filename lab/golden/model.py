@@ -93,6 +93,8 @@ class Probe:
     A ``capture`` grades instead which candidates of its turn should be kept: ``relevant`` are those to keep (2: it does
     harm to forget it), ``irrelevant`` those not to keep, ``forbidden`` those never to store, such as secrets.
     Candidates are memories of the recording with the key ``<turn>#<ordinal>``.
+
+    ``answer`` is the right answer in words; blank if there is none, or the right one is that nothing is known.
     """
 
     id: str
@@ -105,6 +107,7 @@ class Probe:
     reason: str = ""
     irrelevant: tuple[str, ...] = ()
     capture: bool = False
+    answer: str = ""
 
     @property
     def grades(self) -> dict[str, int]:
@@ -260,6 +263,7 @@ def _changes(before: Probe, after: Probe) -> list[Change]:
         for what, old, new in (
             ("conversation", before.conversation, after.conversation),
             ("query", before.query, after.query),
+            ("answer", before.answer, after.answer),
             *((name, before.slices.get(name), after.slices.get(name)) for name in SLICES),
         )
         if old != new

@@ -10,6 +10,8 @@ The ability of a question determines its judgements. ``abstention`` has no relev
 the latest message is relevant and the replaced one is forbidden, unless one message contains both; a message does not
 replace another message completely, so ``supersedes`` stays empty. For ``contradiction_resolution``, both sides are
 relevant, because the correct answer is that they disagree. Any other question without a source is dropped and noted.
+The answer is in a field of another name for some abilities; two abilities have none, as an instruction or a preference
+is to be followed, and that of ``abstention`` says that nothing is known.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ from typing import Any
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json
 from lab.base.regex import regex
-from lab.base.shape import expect, field
+from lab.base.shape import expect, field, optional
 from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Chat, Recording
 
 QUESTIONS = "probing_questions.json"
 SIZE = regex(r"\d+[KM]")
+ANSWERS = ("answer", "ideal_answer", "ideal_summary")
 MARKER = regex(r" ?->-> ?\d+,(?:\d+|N/A)")
+ABSTENTION = "abstention"
 OLD, NEW = "original_info", "updated_info"
 
 
@@ -97,7 +101,7 @@ def _questions(name: str, path: Path, keys: dict[int, str], notes: list[str]) ->
             relevant = tuple(Judgement(keys[identifier]) for identifier in relevant_ids if identifier in keys)
             if unknown:
                 notes.append(f"{identity}: sources {unknown} are not messages of this chat")
-            if not relevant and ability != "abstention":
+            if not relevant and ability != ABSTENTION:
                 notes.append(f"{identity}: dropped, it names {'only the replaced message' if old else 'no source'}")
                 continue
             forbidden = tuple(
@@ -108,7 +112,9 @@ def _questions(name: str, path: Path, keys: dict[int, str], notes: list[str]) ->
             slices = {"ability": ability}
             if isinstance(raw.get("difficulty"), str):
                 slices["difficulty"] = raw["difficulty"]
-            probes.append(Probe(identity, name, None, question, relevant, forbidden, slices=slices))
+            answer = next((optional(raw, named, str, "", at) for named in ANSWERS if named in raw), "")
+            answer = answer if ability != ABSTENTION else ""
+            probes.append(Probe(identity, name, None, question, relevant, forbidden, slices=slices, answer=answer))
     return probes
 
 

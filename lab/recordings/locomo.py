@@ -5,7 +5,7 @@ are the statements that the authors extracted from each session; they exist once
 repairs evidence strings: it splits joined ids and reads ``D:11:26`` and ``D30:05`` as ``D11:26`` and ``D30:5``. A
 question is kept if every evidence id then names a turn; others are dropped and noted. The relevant memories of an
 evidence turn are the turn itself or every observation that cites it; a question whose evidence no observation cites is
-dropped as well.
+dropped as well. Adversarial questions have no answer, as nothing in the conversation answers them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Chat, Recording
 
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+ADVERSARIAL = "adversarial"
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
 SESSION = regex(r"session_([1-9]\d{0,3})")
 EVIDENCE = regex(r"D:?0*(\d+):0*(\d+)")
 
@@ -124,23 +125,22 @@ def _questions(name: str, raw_questions: list[Any], gold: dict[str, list[str]], 
             notes.append(f"{identity}: dropped, no observation cites {ids}")
             continue
         partly += any(not gold[dialogue_id] for dialogue_id in ids)
-        category = field(raw, "category", int, at)
-        probes.append(
-            Probe(
-                identity,
-                name,
-                None,
-                field(raw, "question", str, at),
-                relevant,
-                slices={"category": CATEGORIES.get(category, str(category))},
-            )
-        )
+        category = CATEGORIES.get(field(raw, "category", int, at), str(raw["category"]))
+        answer = answer_of(raw, at) if category != ADVERSARIAL else ""
+        question = field(raw, "question", str, at)
+        probes.append(Probe(identity, name, None, question, relevant, slices={"category": category}, answer=answer))
     if uncited or partly:
         notes.append(
             f"{name}: {uncited} of {len(raw_questions)} questions dropped because no observation cites their "
             f"evidence; {partly} of the {len(probes)} kept are judged by the cited part of their evidence"
         )
     return GoldenSet(tuple(probes), tuple(notes))
+
+
+def answer_of(raw: dict[str, Any], at: str) -> str:
+    """Return the answer of a question, of which some are numbers; blank without one."""
+    answer = raw.get("answer")
+    return "" if answer is None else str(expect(answer, str | int | float, f"{at}: answer", "a string or a number"))
 
 
 def split_evidence(text: str) -> list[str]:

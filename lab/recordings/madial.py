@@ -4,7 +4,8 @@ The set has two files per language: ``…dialogue….json(l)``, one dialogue per
 ``memory`` instead of ``dialogue`` in its name. As published, each line of the memory file is an object whose only key
 is the memory's id; a single object with all ids as keys is accepted as well. A user is a conversation and the user's
 dialogues are its sessions. The archive exists before the first session. Each dialogue has one probe: the user turn
-before the first ``test-turn``, which is a line number that counts the ``<BOD>`` line. A memory without a user belongs
+before the first ``test-turn``, which is a line number that counts the ``<BOD>`` line; the line of the test turn is its
+answer. A memory without a user belongs
 to the users whose dialogues need it, else to the users whose name it mentions, else to all. Dialogues have no time:
 they follow 2024-06-16, the date that the set's scorer assumes, or the last memory. A line without ``<speaker>:``
 belongs to the other speaker.
@@ -150,6 +151,7 @@ def _user(
     for number, dialogue in enumerate(dialogues, 1):
         session = f"d{number:03d}"
         probed_turn: Turn | None = None
+        answer = ""
         role = "assistant"
         for line_number, line in enumerate(dialogue.lines):
             spoken = line.strip()
@@ -170,6 +172,8 @@ def _user(
             )
             if role == "user" and line_number < dialogue.probed:
                 probed_turn = turns[-1]
+            elif role == "assistant" and line_number == dialogue.probed:
+                answer = text
         unknown = [identifier for identifier in dialogue.relevant_ids if f"{name}/archive#{identifier}" not in keys]
         if unknown:
             notes.append(f"{name}/{session}: relevant-id {unknown} are not memories of this user")
@@ -182,7 +186,8 @@ def _user(
             why = "no memory is relevant" if probed_turn else "no user turn comes before the test turn"
             notes.append(f"{name}/{session}: dropped, {why}")
             continue
-        probes.append(Probe(probed_turn.key, name, probed_turn.key, None, relevant, slices={"language": language}))
+        key, slices = probed_turn.key, {"language": language}
+        probes.append(Probe(key, name, key, None, relevant, slices=slices, answer=answer))
     if unnamed:
         notes.append(f"{name}: lines without a speaker, assigned to the other speaker: {unnamed}")
     recording = Recording(name, tuple(turns), memories, language=language, notes=tuple(notes))

@@ -269,6 +269,7 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "type": _TEXT,
         "condition": _TEXT,
         "slices": {"type": "object", "additionalProperties": _TEXT},
+        "answer": _TEXT,
         "reason": _TEXT,
         "relevant": _JUDGEMENTS,
         "forbidden": _JUDGEMENTS,

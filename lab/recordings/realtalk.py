@@ -20,7 +20,7 @@ from lab.base.regex import regex
 from lab.base.shape import expect, field, optional
 from lab.base.times import date_ms
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.recordings.locomo import pictures
+from lab.recordings.locomo import answer_of, pictures
 from lab.recordings.model import Chat, Recording
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "commonsense"}
@@ -100,7 +100,8 @@ def _questions(
         kind = "partial" if unknown or unread else "repaired" if changed else "verbatim"
         category = field(raw, "category", int, at)
         slices = {"category": CATEGORIES.get(category, str(category)), "evidence": kind}
-        probes.append(Probe(identity, name, None, field(raw, "question", str, at), relevant, slices=slices))
+        question, answer = field(raw, "question", str, at), answer_of(raw, at)
+        probes.append(Probe(identity, name, None, question, relevant, slices=slices, answer=answer))
     if any(unresolved.values()):
         counted = ", ".join(f"{count} {what}" for what, count in sorted(unresolved.items()) if count)
         notes.append(f"{name}: evidence that names no turn: {counted}")

@@ -104,6 +104,7 @@ def _probe(probe: Probe) -> list[object]:
     return [
         *(probe.id, probe.turn, probe.query, probe.capture, sorted(probe.irrelevant), sorted(probe.slices.items())),
         *(sorted(map(_judgement, part)) for part in (probe.relevant, probe.forbidden)),
+        *([probe.answer] if probe.answer else []),
     ]
 
 

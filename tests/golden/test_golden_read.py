@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.golden.files import golden_bytes, read_golden
-from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.model import Change, GoldenSet, Judgement, Probe, differences
 
 Read = Callable[..., GoldenSet]
 TURN = "one/s02/t03"
@@ -64,6 +65,17 @@ def test_read_probe_with_a_query(read: Read) -> None:
 def test_read_probe_without_judgements_has_empty_lists(read: Read) -> None:
     (probe,) = read(_line(type="needs_nothing", relevant=[], forbidden=[])).probes
     assert (probe.relevant, probe.forbidden, probe.grades, probe.reason) == ((), (), {}, "")
+
+
+def test_read_answer_is_kept_and_a_set_without_keeps_its_bytes(read: Read, tmp_path: Path) -> None:
+    golden = read(_line(answer="9 June"), _line(turn="one/s02/t04"))
+    assert [probe.answer for probe in golden.probes] == ["9 June", ""]
+    path = tmp_path / "written.jsonl"
+    path.write_bytes(golden_bytes(golden.probes))
+    assert read_golden(path) == golden
+    assert path.read_text("utf-8").count("answer") == 1
+    other = replace(golden, probes=(replace(golden.probes[0], answer="10 June"), golden.probes[1]))
+    assert differences(golden, other).changes == (Change(TURN, "answer", "9 June", "10 June"),)
 
 
 def test_read_irrelevant_memories_are_judged_but_not_graded(read: Read, tmp_path: Path) -> None:

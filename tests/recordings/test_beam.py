@@ -62,6 +62,19 @@ def test_beam_ability_determines_judgements(sample: Sample, tmp_path: Path) -> N
     )
 
 
+def test_beam_answers_are_in_the_field_of_their_ability(sample: Sample, tmp_path: Path) -> None:
+    folder = sample("beam", tmp_path)
+    path = folder / "100K" / "7" / "probing_questions" / "probing_questions.json"
+    questions = json.loads(path.read_text("utf-8"))
+    questions["abstention"][0]["ideal_response"] = "Nothing is known."
+    questions["abstention"][0]["answer"] = "Nothing."
+    questions["knowledge_update"][0]["answer"] = "1100 degrees"
+    questions["contradiction_resolution"][0]["ideal_answer"] = "You said both."
+    path.write_text(json.dumps(questions), "utf-8")
+    golden = read_library(folder, "beam").golden
+    assert [probe.answer for probe in golden.probes] == ["", "1100 degrees", "", "You said both.", ""]
+
+
 def test_beam_chat_at_any_depth_is_named_by_folder(sample: Sample, tmp_path: Path) -> None:
     folder = sample("beam", tmp_path / "chats")
     names = {"100K/7/chat.json", "100K/7/probing_questions/probing_questions.json"}

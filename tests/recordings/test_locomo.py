@@ -141,9 +141,8 @@ def test_split_evidence_repairs_ids(text: str, ids: list[str]) -> None:
 def test_locomo_repaired_question_is_kept_with_a_note(read: Read) -> None:
     library = read(_with_questions(_asked("Which?", ["D:1:01; D2:1", "D10:1 D1:1"], 1)))
     gold = ("conv-1/session_1/D1:1#0", "conv-1/session_2/D2:1#0", "conv-1/session_10/D10:1#0")
-    probe = Probe(
-        "conv-1/q001", "conv-1", None, "Which?", tuple(Judgement(key) for key in gold), slices={"category": "multi-hop"}
-    )
+    relevant, slices = tuple(Judgement(key) for key in gold), {"category": "multi-hop"}
+    probe = Probe("conv-1/q001", "conv-1", None, "Which?", relevant, slices=slices, answer="yes")
     notes = ("conv-1/q001: evidence ['D:1:01; D2:1', 'D10:1 D1:1'] read as ['D1:1', 'D2:1', 'D10:1', 'D1:1']",)
     assert library.golden.probes == (probe,)
     assert library.golden.notes == notes
@@ -165,6 +164,16 @@ def test_locomo_unresolved_question_is_dropped_with_a_note(read: Read, evidence:
     # Ids count all questions of the file, so dropping one does not rename others.
     assert [probe.id for probe in library.golden.probes] == ["conv-1/q002"]
     assert library.golden.notes == (f"conv-1/q001: {note}",)
+
+
+def test_locomo_answers_are_texts_or_numbers_and_none_for_adversarial_questions(read: Read) -> None:
+    answers: list[Any] = ["a bowl", 2022, None]
+    questions = [_asked("Which?", ["D1:1"]) | {"answer": answer} for answer in answers]
+    silent = [_asked("What else?", ["D1:1"], 5)]
+    golden = read(_with_questions(*questions, *silent)).golden
+    assert [probe.answer for probe in golden.probes] == ["a bowl", "2022", "", ""]
+    with pytest.raises(UnusableInput, match=r"qa\[0\]: answer: expected a string or a number, found a list"):
+        read(_with_questions(_asked("Which?", ["D1:1"]) | {"answer": ["a bowl"]}))
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,11 @@ def test_madial_memory_owner_is_who_needs_it_or_is_named(sample: Sample, tmp_pat
 def test_madial_probe_is_user_turn_before_first_test_turn(sample: Sample, tmp_path: Path) -> None:
     golden = read_library(sample("madial", tmp_path), "madial").golden
     slices = {"language": "en"}
+    fuse = "You changed the fuse."
     asked, sung = "en-user1/d001/3", "en-user2/d002/1".replace("d002", "d001")
     assert golden.probes == (
-        Probe(asked, "en-user1", asked, None, (Judgement("en-user1/archive#2"),), slices=slices),
-        Probe(sung, "en-user2", sung, None, (Judgement("en-user2/archive#7"),), slices=slices),
+        Probe(asked, "en-user1", asked, None, (Judgement("en-user1/archive#2"),), slices=slices, answer=fuse),
+        Probe(sung, "en-user2", sung, None, (Judgement("en-user2/archive#7"),), slices=slices, answer="As in May?"),
     )
     assert golden.notes == (
         "en-user1/d001: relevant-id ['99'] are not memories of this user",

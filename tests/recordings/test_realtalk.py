@@ -52,7 +52,7 @@ def test_realtalk_question_with_any_resolved_evidence_is_kept(sample: Sample, tm
         ("q004", _keys("D1:4"), {"category": "multi-hop", "evidence": "partial"}),
     ]
     assert golden.probes[0] == Probe(
-        f"{NAME}/q001", NAME, None, "What was glazed?", _keys("D1:1"), slices=golden.probes[0].slices
+        f"{NAME}/q001", NAME, None, "What was glazed?", _keys("D1:1"), slices=golden.probes[0].slices, answer="yes"
     )
     assert golden.notes == (
         f"{NAME}/q002: evidence read: 'D1:1-D1:4' as ['D1:1', 'D1:2', 'D1:3', 'D1:4'], 'D2:1.' as ['D2:1']",
