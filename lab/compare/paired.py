@@ -349,7 +349,7 @@ def _too_short(measure: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> st
     stem, _, cutoff = measure.partition("@")
     of_ranking = stem.partition("(rel=")[0] in RANKED
     lengths = {name: (run.depths if of_ranking else run.max_items)[arm] for name, (run, arm) in arms.items()}
-    too_short = {name: length for name, length in lengths.items() if cutoff and int(cutoff) > length}
+    too_short = {name: length for name, length in lengths.items() if cutoff.isdigit() and int(cutoff) > length}
     if not too_short:
         return None
     subject = "these arms return" if len(too_short) == len(arms) else f"{next(iter(too_short))} returns"

@@ -68,7 +68,7 @@ ALIASES = {alias: measure.name for measure in MEASURES for alias in measure.alia
 def entry_of(measure: str) -> Measure | None:
     """Return a measure by its name, with or without a cutoff and a level; None if it is unknown."""
     stem = measure.partition("@")[0]
-    return BY_NAME.get(stem) or BY_NAME.get(stem.partition("(rel=")[0])
+    return BY_NAME.get(measure) or BY_NAME.get(stem) or BY_NAME.get(stem.partition("(rel=")[0])
 
 
 def in_words(measure: str, candidate: float | None, baseline: float | None) -> str | None:
@@ -143,6 +143,9 @@ def is_ranked(name: str) -> bool:
 def is_measure(name: str) -> bool:
     """Return whether a name is a measure of runs, with a cutoff if and only if it takes one."""
     stem, at, cutoff = name.partition("@")
+    # AnswerRecall@block has its end in its name, and no cutoff.
+    if name in BY_NAME and at:
+        return True
     entry = BY_NAME.get(stem)
     if entry is not None:
         return entry.cut == bool(at) and (not at or _is_cutoff(cutoff))

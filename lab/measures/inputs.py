@@ -208,6 +208,7 @@ class Probes(NamedTuple):
     of the Working Set with the relevant memories; ``nice`` and ``misleading`` compare injected memories with the
     visible relevant memories labelled nice_to_have, and with those judged misleading. ``items`` counts injected
     memories; ``chars`` and ``tokens`` are the length of the injected block, in UTF-16 units and estimated tokens.
+    ``answer_share`` is the share of the gold answer that the block has, NaN without an answer.
     """
 
     ranked: Judged
@@ -218,6 +219,7 @@ class Probes(NamedTuple):
     items: Floats
     chars: Floats
     tokens: Floats
+    answer_share: Floats
 
 
 class Turns(NamedTuple):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Direction = Literal["higher", "lower", "neither"]
 Unit = Literal["probe", "turn", "conversation"]
-Which = Literal["with gold", "without gold", "all"]
+Which = Literal["with gold", "without gold", "with answer", "all"]
 
 SHARE = "0 … 1"
 # The range for one probe or turn; the mean is a share.

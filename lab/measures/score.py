@@ -194,14 +194,16 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
         measure, level, k = parse(name)
         at_level = probes.ranked.at_level(level)
         values[name] = measure.values(at_level, k) if k <= limit.depth else np.full(len(rows), np.nan)
-    with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
-    among: dict[Which, Flags] = {"with gold": with_gold, "without gold": ~with_gold, "all": np.ones(len(rows), bool)}
-    where = [with_gold] * len(values)
+    among = _among(golds, probes)
+    where = [among["with gold"]] * len(values)
     for entry in MEASURES:
         if isinstance(entry, InjectedMeasure):
             columns = {f"{entry.name}@{k}": entry.values(probes, k) for k in limit.cutoffs if k <= limit.max_items}
         elif isinstance(entry, ProbeMeasure):
             columns = {entry.name: entry.values(probes)}
+            # Most sets have no answers, and their scores do not name a measure of them.
+            if entry.probes == "with answer" and not among[entry.probes].any():
+                continue
         else:
             continue
         values |= columns
@@ -217,16 +219,26 @@ def values_at(receipts: Receipts, rows: Ints, golds: Sequence[Gold], name: str, 
     import numpy as np
 
     probes, entry = _probes_of(receipts, rows, golds, limit.max_items), entry_of(name)
-    with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
+    among = _among(golds, probes)
     if is_ranked(name):
         measure, level, k = parse(name)
-        return np.where(with_gold, measure.values(probes.ranked.at_level(level), k), np.nan)
+        return np.where(among["with gold"], measure.values(probes.ranked.at_level(level), k), np.nan)
     if not isinstance(entry, InjectedMeasure | ProbeMeasure):
         return None
     k = int(name.rpartition("@")[2]) if isinstance(entry, InjectedMeasure) else 0
     values = entry.values(probes, k) if isinstance(entry, InjectedMeasure) else entry.values(probes)
-    among: dict[Which, Flags] = {"with gold": with_gold, "without gold": ~with_gold, "all": np.ones(len(rows), bool)}
     return np.where(among[entry.probes], values, np.nan)
+
+
+def _among(golds: Sequence[Gold], probes: Probes) -> dict[Which, Flags]:
+    """Return which probes have a value of a measure, by what it says of them."""
+    import numpy as np
+
+    with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
+    everywhere = np.ones(len(golds), bool)
+    # Where no memory is relevant, the right answer is that nothing is known.
+    answered = with_gold & ~np.isnan(probes.answer_share)
+    return {"with gold": with_gold, "without gold": ~with_gold, "with answer": answered, "all": everywhere}
 
 
 def rank_measures(judged: Judged, depth: int, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, Floats]:
@@ -265,6 +277,7 @@ def _probes_of(receipts: Receipts, rows: Ints, golds: Sequence[Gold], cutoff: in
         items=receipts.injected[rows],
         chars=receipts.chars[rows],
         tokens=receipts.block["tokens"][rows],
+        answer_share=receipts.answer_share[rows],
     )
 
 

@@ -26,12 +26,13 @@ from lab.base.regex import regex
 from lab.base.token_estimate import tokens
 from lab.base.utf16 import js_length
 from lab.recordings.model import GLOBAL, MUST, Recording
+from lab.replay.answer_recall import answer_shares
 from lab.replay.loop import Answered
 from lab.replay.writes import Aligned
-from lab.runs.tables import ITEMS, READINGS, SAFETY
+from lab.runs.tables import ANSWER_SHARE, ITEMS, READINGS, SAFETY
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.memory import engine_id, is_hard_rule
-from lab.systems.openclaw.recall.block import CLOSE, OPEN, POLICY
+from lab.systems.openclaw.recall.block import CLOSE, FRAME, OPEN
 from lab.systems.openclaw.recall.screen import screen_rows
 from lab.systems.openclaw.seed.exact_hit import exact_hit
 
@@ -168,8 +169,6 @@ def _body(context: str) -> str:
     return cut[0] if CLOSE.startswith(cut[2]) else body
 
 
-# Lines of every block, which say nothing about its memories.
-FRAME = frozenset((OPEN, POLICY, CLOSE))
 # Plain lists of search hits: an id that occurs nowhere else in a receipt has no reason there.
 HIT_LISTS = frozenset(("ftsTop", "vecTop", "fusedTop"))
 # Values that hold no text, and memories that nothing names.
@@ -351,6 +350,8 @@ def receipts_table(
       pinned or displaced (:class:`lab.systems.contract.Recall`); ``explained``: those of them with a reason in the
       receipt. Null without a receipt
     * ``item_exempt``: why a must_remember item may repeat: ``hard_rule``, or the rule of an exact hit, else null
+    * ``answer_share``: the share of the gold answer that the block has (:mod:`lab.replay.answer_recall`), null where
+      there is none; the column is missing if no probe of the conversation has an answer
     """
     import pyarrow as pa
 
@@ -398,6 +399,9 @@ def receipts_table(
             "item_exempt": lists(counts, strings([rule for reading in read for rule in reading.exempt])),
         }
     )
+    shares = answer_shares(answers, recording)
+    if shares is not None:
+        table = table.append_column(ANSWER_SHARE, numbers(shares, "double"))
     return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})
 
 

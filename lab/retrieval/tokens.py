@@ -141,7 +141,7 @@ class Tokens:
         missing = self._cache.missing([text for text in texts if text not in self._private])
         if missing:
             with quiet_lance(), tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
-                table = _table_with_index(folder, self.settings)
+                table = table_with_index(folder, self.settings)
 
                 private = [text for text in missing if self._is_private and self._is_private(text)]
                 self._private.update(zip(private, words_of_each(table, private), strict=True))
@@ -228,7 +228,8 @@ def _listed(texts: Sequence[Sequence[str]]) -> pa.Array:
     return lists([len(words) for words in texts], strings([word for words in texts for word in words]))
 
 
-def _table_with_index(folder: str, settings: TextSettings) -> Any:
+def table_with_index(folder: str, settings: TextSettings) -> Any:
+    """Return a table of LanceDB in a folder, whose index splits texts under these settings."""
     import pyarrow as pa
 
     lancedb = import_lancedb()

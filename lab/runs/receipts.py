@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.base.columns import codes_of, lists_of, numbers_of
 from lab.recordings.model import GLOBAL, MUST, NICE
 from lab.runs.directory import RunDirectory
-from lab.runs.tables import READINGS, read_table
+from lab.runs.tables import ANSWER_SHARE, READINGS, read_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,7 @@ def read_receipts(run: RunDirectory, conversation: str, left_out: Container[str]
 
     ``left_out`` are keys of turns whose rows are ignored, by default those that the run leaves out.
     """
-    table = run.read_receipts(conversation, (*NUMBERS, *BLOCK, *READINGS, *TEXTS), TEXTS)
+    table = run.read_receipts(conversation, (*NUMBERS, *BLOCK, *READINGS, ANSWER_SHARE, *TEXTS), TEXTS)
     return Receipts(table, conversation, run.left_out if left_out is None else left_out)
 
 
@@ -62,7 +62,7 @@ class Receipts:
 
     ``units`` are the keys of the turns, then the conversation; ``turn`` holds positions in it, and
     ``conversation_unit`` that of the conversation. ``block`` has the columns of :data:`BLOCK` and
-    :data:`READINGS` by name.
+    :data:`READINGS` by name. ``answer_share`` is NaN where a probe has no answer.
     """
 
     def __init__(self, table: pa.Table, conversation: str, left_out: Container[str] = ()) -> None:
@@ -74,6 +74,8 @@ class Receipts:
         self.is_recall_turn, self.injected, self.chars, *counts = (numbers_of(table[name]) for name in NUMBERS)
         self.visible_nice, self.hard_rules, self.hard_kept, self.duplicates = counts
         self.block = {name: numbers_of(table[name]) for name in (*BLOCK, *READINGS)}
+        answered = ANSWER_SHARE in table.column_names
+        self.answer_share: Floats = numbers_of(table[ANSWER_SHARE]) if answered else np.full(len(table), np.nan)
         self.turn, turns = codes_of(table["turn"])
         self.units = [turn or "" for turn in turns[:-1]] + [conversation]
         self._left_out = np.array([unit in left_out for unit in self.units], bool)

@@ -21,6 +21,8 @@ _TEXT, _COUNT, _FLAG = "string", "int32", "bool"
 SAFETY = ("future", "duplicate_items", "unescaped", "superseded", "stale", "outdated")
 # On the block before and on the receipt; the first turn has not all of them.
 READINGS = ("prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain", "explained")
+# Only in receipts of conversations whose golden set has answers.
+ANSWER_SHARE = "answer_share"
 # Of one listed item. In receipts each is a list, with ``item_`` before its name.
 ITEMS = {
     **dict.fromkeys(("key", "id", "tier", "label", "scope"), _TEXT),
@@ -34,6 +36,7 @@ _RECEIPTS = {
     **dict.fromkeys(("seq", "injected", "visible", "visible_nice", "chars", "hard_rules", "hard_kept"), _COUNT),
     **dict.fromkeys(("duplicates", "tokens", "evicted", *SAFETY, *READINGS), _COUNT),
     "is_recall_turn": _FLAG,
+    ANSWER_SHARE: "double",
     **dict.fromkeys(("pinned", "log"), f"list of {_TEXT}"),
     **{f"item_{name}": f"list of {kind}" for name, kind in {**ITEMS, "exempt": _TEXT}.items()},
 }
@@ -63,7 +66,7 @@ COLUMNS = {
     b"lab.trend": _TREND,
 }
 _MAY_BE_NULL = {"probe", "failure", "duplicates", "evicted", "memory", "rule", "score", "value", "slices", "keep"}
-_MAY_BE_NULL |= {"standard_error", "commit", "code", *READINGS}
+_MAY_BE_NULL |= {"standard_error", "commit", "code", ANSWER_SHARE, *READINGS}
 
 
 def misshapen(table: pa.Table) -> str | None:
@@ -161,7 +164,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence[str] = ()) -> pa.Table:
-    """Read a Parquet file that the lab wrote, all of it or some ``columns``.
+    """Read a Parquet file that the lab wrote, all of it or some ``columns``; :data:`ANSWER_SHARE` may be missing.
 
     Texts of ``coded`` columns, or of the lists in them, are dictionary-encoded where possible. Raises
     :class:`CannotMeasure` for a damaged or :func:`misshapen` file, and for one that lacks a column.
@@ -172,11 +175,12 @@ def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence
     try:
         metadata = parquet.read_metadata(path)
         leaves = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
-        missing = sorted(set(columns or ()) - {leaf.split(".")[0] for leaf in leaves})
+        held = {leaf.split(".")[0] for leaf in leaves}
+        missing = sorted({*(columns or ())} - held - {ANSWER_SHARE})
         if missing:
             raise CannotMeasure(f"{path}: has no {', '.join(missing)}; delete it and run the replay again")
         as_codes = [leaf for leaf in leaves if leaf.split(".")[0] in coded]
-        names = list(columns) if columns else None
+        names = [name for name in columns if name in held or name != ANSWER_SHARE] if columns else None
         try:
             table = _read(path, metadata, as_codes, names)
         except pa.ArrowNotImplementedError:

@@ -84,7 +84,7 @@ def _comparison(state: State, baseline: str, candidate: str) -> Comparison:
 
 def _model(comparison: Comparison) -> dict[str, Any]:
     primary = [difference for difference in comparison.differences if difference.measure in comparison.primary]
-    cut = ("", str(comparison.cutoff))
+    cut = ("", "block", str(comparison.cutoff))
     others = [
         difference
         for difference in comparison.differences

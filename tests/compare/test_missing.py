@@ -65,6 +65,8 @@ def test_every_measure_declares_its_value_for_missing() -> None:
         # Writes: an arm that captures nothing has no writes to compare.
         *("Stored", "StoreSize", "StoreGrowth", "EchoShare", "Leaks", "GoldKept"),
         *("CaptureP", "CaptureR", "CaptureJudged", "CaptureDuplicates"),
+        # Every arm has the same questions with answers.
+        "AnswerRecall@block",
         # Receipts: an arm without receipts has none to compare.
         *("Explained", "ReceiptBytes", "ReceiptLines"),
     }

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from lab.measures.catalogue import ALIASES, CATALOGUE, MEASURES, RANKED, canonical, direction, is_better, listed
+from lab.base.files import read_json_lines
+from lab.measures.catalogue import (
+    ALIASES,
+    BY_NAME,
+    CATALOGUE,
+    MEASURES,
+    RANKED,
+    canonical,
+    direction,
+    is_better,
+    listed,
+)
 from lab.measures.model import LAST
 from lab.measures.score import score_run
 from lab.replay.run import run_replay
@@ -21,13 +33,26 @@ def scored(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
     The arms have values of all measures: one has a Working Set, and one writes.
     """
-    given = ReplayRequest(str(operators), "lab", ("hybrid", "seed_full"), limit=1, embedder="hashing", hard_rules=1)
-    captured = ReplayRequest(str(operators), "lab", ("verbatim",), limit=1, embedder="hashing", source="captured")
     folder = tmp_path_factory.mktemp("catalogue")
+    # The shipped set has no answers.
+    judged = operators.parents[1] / "golden" / "operators"
+    lines = [line for path in sorted(judged.glob("*.jsonl")) for _, line in read_json_lines(path)]
+    golden = [json.dumps(line | ({"answer": "never"} if line["kind"] == "probe" else {})) for line in lines]
+    (folder / "answered.jsonl").write_text("\n".join(golden), "utf-8")
+    given = ReplayRequest(
+        str(operators),
+        "lab",
+        ("hybrid", "seed_full"),
+        golden=str(folder / "answered.jsonl"),
+        limit=1,
+        embedder="hashing",
+        hard_rules=1,
+    )
+    captured = ReplayRequest(str(operators), "lab", ("verbatim",), limit=1, embedder="hashing", source="captured")
     result: dict[str, dict[str, set[str]]] = {}
     for name, asked in (("given", given), ("captured", captured)):
         for one in score_run(run_replay(asked, folder / name).run):
-            stem, _, cutoff = one.measure.partition("@")
+            stem, _, cutoff = (one.measure, "", "") if one.measure in BY_NAME else one.measure.partition("@")
             result.setdefault(stem, {}).setdefault(cutoff, set()).add(one.at)
     return result
 

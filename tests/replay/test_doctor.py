@@ -115,6 +115,6 @@ def test_examine_failing_text_index_restores_the_environment(cache: Path, monkey
     def broken(*_: object) -> None:
         raise RuntimeError("no tokenizer named icu")
 
-    monkeypatch.setattr(tokens, "_table_with_index", broken)
+    monkeypatch.setattr(tokens, "table_with_index", broken)
     assert failed(examine()) == {"text index": "RuntimeError: no tokenizer named icu"}
     assert os.environ["LAB_CACHE_DIR"] == str(cache)

@@ -17,8 +17,8 @@ from lab.retrieval.tokens import (
     ScanWords,
     TextSettings,
     Tokens,
-    _table_with_index,
     searchable,
+    table_with_index,
     words_of,
     words_of_each,
     words_under,
@@ -37,7 +37,7 @@ def words(text: str, settings: TextSettings | None = None) -> list[str]:
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with quiet_lance():
-        return _table_with_index(str(tmp_path_factory.mktemp("table")), TextSettings())
+        return table_with_index(str(tmp_path_factory.mktemp("table")), TextSettings())
 
 
 def test_tokens_split_a_chinese_sentence_into_several_words() -> None:
