@@ -71,6 +71,7 @@ EXAMPLES = {
     "golden diff": "lab golden diff shipped:operators gold.jsonl",
     "golden split": "lab golden split shipped:operators --out split",
     "golden agree": "lab golden agree ann.jsonl bob.jsonl",
+    "golden answers": "lab golden answers answers_*.json --wrong wrong_vague.json",
     "golden errata": "lab golden errata errors.json --recordings locomo/ --format locomo",
     "memory store": 'lab memory store notes "The fair opens on 3 May."',
     "memory recall": 'lab memory recall notes "when does the fair open"',

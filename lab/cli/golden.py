@@ -13,6 +13,7 @@ from lab.base.formatting import counted
 from lab.base.set_registry import golden_at, recordings_at
 from lab.cli import options, replay_options
 from lab.cli.errata import errata
+from lab.cli.golden_answers import answers
 from lab.cli.golden_judge import judge
 from lab.cli.golden_tables import emit_agreement, emit_differences, emit_run
 from lab.cli.output import announce, emit, emit_folded, emit_list, emit_table
@@ -338,4 +339,4 @@ def _with_haystack(
 
 
 # Of ``lab golden``.
-golden = (pool, judge, lint, diff, split, agree, errata)
+golden = (pool, judge, lint, diff, split, agree, errata, answers)
