@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lab.base.columns import numbers
 from lab.base.times import epoch_ms
 from lab.canary.agree.logged import Logged
-from lab.replay.memories_from import DELETED, VISIBLE, read_stored
-from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.systems.openclaw.table.schema import BOOTSTRAP, TABLE
+from lab.replay.memories_from import DELETED, VISIBLE, WORKING_SET
+from lab.retrieval.quiet import import_lancedb, in_table, quiet_lance
+from lab.systems.openclaw.table.schema import BOOTSTRAP, TABLE, VECTOR
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,15 +84,20 @@ def has_grown(before: Path, now: Path) -> bool:
 
     Rows may have been added and deleted. False if there is no such copy.
     """
-    import numpy as np
-
     if before == now or not before.is_dir():
         return before == now
-    older, newer = (read_stored(store, vectors=True) for store in (before, now))
-    if older.vectors is None or newer.vectors is None or older.others != newer.others:
-        return False
-    shared = [key for key in older.vectors.rows if key in newer.vectors]
-    return np.array_equal(older.vectors.of(shared), newer.vectors.of(shared))
+    older, newer = (in_table(store, TABLE, lambda table: table.to_arrow()) for store in (before, now))
+    at = {name: row for row, name in enumerate(newer["id"].to_pylist())}
+    shared = [(row, at[name]) for row, name in enumerate(older["id"].to_pylist()) if name in at]
+    mine, theirs = (numbers([pair[side] for pair in shared], "int64") for side in (0, 1))
+    return _others(older) == _others(newer) and older[VECTOR].take(mine).equals(newer[VECTOR].take(theirs))
+
+
+def _others(rows: pa.Table) -> list[tuple[int, dict[str, Any]]]:
+    """Return the rows of a table that are no memories, with their numbers and without their vectors."""
+    texts = zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True)
+    found = [row for row, (name, text) in enumerate(texts) if name.startswith(WORKING_SET) or not (text or "").strip()]
+    return list(zip(found, rows.drop_columns([VECTOR]).take(numbers(found, "int64")).to_pylist(), strict=True))
 
 
 def created_in(table: pa.Table) -> dict[str, int]:
