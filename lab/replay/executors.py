@@ -69,7 +69,7 @@ class Task:
 
     plan: Plan
     recording: Recording
-    sources: TaskSources
+    sources: TaskSources | Sources
     cached: Cached
 
     @property
@@ -137,20 +137,28 @@ def replay_each(
     if workers.width > 1:
         waiting = sorted(waiting, key=lambda recording: -size(plan, recording))
     by_name = {recording.conversation: recording for recording in waiting}
-    tasks = (task_of(plan, recording, sources, use_cache=use_cache) for recording in waiting)
+    is_here = isinstance(workers.pool, Here)
+    tasks = (task_of(plan, recording, sources, use_cache=use_cache, is_here=is_here) for recording in waiting)
     for conversation, result in _results(tasks, workers):
         if isinstance(result, Replayed):
             save_cached(plan, by_name[conversation], result.cached)
         yield conversation, result
 
 
-def task_of(plan: Plan, recording: Recording, sources: Sources, *, use_cache: bool = True) -> Task:
-    """Return a conversation with what its replay needs: no vectors or words if all its candidates are cached."""
+def task_of(
+    plan: Plan, recording: Recording, sources: Sources, *, use_cache: bool = True, is_here: bool = False
+) -> Task:
+    """Return a conversation with what its replay needs: no vectors or words if all its candidates are cached.
+
+    A task that runs in this process (``is_here``) has the sources of all conversations.
+    """
     cached = read_cached(plan, recording) if use_cache else {}
     texts = not answers_all_arms(plan, cached)
-    if texts:
+    if texts and use_cache:
         # A cached file may have been damaged since it was checked.
         prepare(plan, [recording], sources, lambda _: None)
+    if is_here:
+        return Task(plan, recording, sources, cached)
     # The task's sources hold the stored vectors that it needs.
     alone = replace(plan.alone(recording), vectors=None)
     return Task(alone, recording, task_sources(plan, recording, sources, texts=texts), cached)

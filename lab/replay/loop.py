@@ -98,13 +98,14 @@ class Reach:
 
     def add(self, memories: Sequence[Memory]) -> None:
         """Add memories in the order of creation."""
-        for memory in memories:
-            self.keys.add(memory.key)
+        self.keys.update([memory.key for memory in memories])
+        self._memories.update([memory.scope for memory in memories])
+        self._nice.update([memory.scope for memory in memories if memory.label == NICE])
+        self._memories[None] += len(memories)
+        self._nice[None] += sum(memory.label == NICE for memory in memories)
+        for memory in (memory for memory in memories if memory.hard_rule):
             for scope in (memory.scope, None):
-                self._memories[scope] += 1
-                self._nice[scope] += memory.label == NICE
-                if memory.hard_rule:
-                    self._rules.setdefault(scope, []).append(_as_injected(memory))
+                self._rules.setdefault(scope, []).append(_as_injected(memory))
 
     def remove(self, memories: Sequence[Memory]) -> None:
         """Remove forgotten memories."""

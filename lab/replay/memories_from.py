@@ -21,10 +21,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +41,7 @@ from lab.embedding.address import stays_private
 from lab.embedding.cache import cache_folder
 from lab.embedding.vectors import StoredVectors, stored_vectors
 from lab.golden.model import GoldenSet
-from lab.recordings.model import MEDIA, PROVENANCE, UNKNOWN, Memory, read_refs
+from lab.recordings.model import MEDIA, PROVENANCE, UNKNOWN, Memory, Recording, read_refs
 from lab.recordings.readers import Library, check_probes
 from lab.replay.scopes import scope_notes
 from lab.retrieval.quiet import in_table
@@ -291,13 +292,19 @@ def with_stored(library: Library, stored: Stored) -> Library:
     probes name memories that the store does not hold.
     """
     notes = list(stored.notes)
-    recordings = []
+    recordings: list[Recording] = []
     rows, others = (
         sorted(part, key=lambda memory: (memory.created_at, memory.key)) for part in (stored.memories, stored.others)
     )
+    created = [memory.created_at for memory in rows]
     for recording in library.recordings:
         times = [turn.time_ms for turn in recording.turns]
-        placed = tuple(_placed(memory, times, *stored.over_time.get(memory.key, (None, None))) for memory in rows)
+        # Memories older than a conversation are the same in all that are younger.
+        old = 0 if stored.over_time else bisect_right(created, times[0])
+        placed = (
+            *rows[:old],
+            *(_placed(memory, times, *stored.over_time.get(memory.key, (None, None))) for memory in rows[old:]),
+        )
         if recording.memories:
             notes.append(f"{recording.conversation}: its own {len(recording.memories)} memories are ignored")
         younger = sum(memory.visible_from > len(recording.turns) for memory in placed)
@@ -319,9 +326,12 @@ def _identity(memory: Memory) -> list[object]:
 
     Media are left out, because no system reads them.
     """
-    *values, due = astuple(memory)[: -len(MEDIA)]
+    *values, due = _KEPT(memory)
     provenance = values[-len(PROVENANCE) :]
     return [*values[: -len(PROVENANCE)], *(provenance if any(provenance) else ()), *([] if due is None else [due])]
+
+
+_KEPT = attrgetter(*[part.name for part in fields(Memory)][: -len(MEDIA)])
 
 
 def _placed(memory: Memory, times: Sequence[int], seen: int | None, gone: int | None) -> Memory:

@@ -68,6 +68,8 @@ class Plan:
     haystack: Haystack | None = None
     copies: tuple[tuple[str, ...], ...] | None = None
     places: dict[str, dict[Retrieval, Path]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # The memories of conversations over one store, which are mostly the same objects.
+    _labelled: dict[str, tuple[Memory, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def probes(self, recording: Recording) -> tuple[Probe, ...]:
         """Return the probes of one conversation."""
@@ -110,6 +112,14 @@ class Plan:
 
     def memories_of(self, recording: Recording) -> tuple[Memory, ...]:
         """Return the memories of one conversation as systems receive them, with labels, hard rules and categories."""
+        known = self._labelled.get(recording.conversation)
+        if known is None:
+            known = self._memories_of(recording)
+            if self.library.stored:
+                self._labelled[recording.conversation] = known
+        return known
+
+    def _memories_of(self, recording: Recording) -> tuple[Memory, ...]:
         labels = self.labels_of(recording)
         must = [key for key, label in labels.items() if label == MUST and not is_added(key)]
         sampled = sorted(must, key=lambda key: draw(self.request.seed, f"hard {key}"))[: self.request.hard_rules]

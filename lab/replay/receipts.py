@@ -25,7 +25,7 @@ from lab.base.formatting import folded
 from lab.base.regex import regex
 from lab.base.token_estimate import tokens
 from lab.base.utf16 import js_length
-from lab.recordings.model import GLOBAL, MUST, Recording
+from lab.recordings.model import GLOBAL, MUST, Memory, Recording
 from lab.replay.answer_recall import answer_shares
 from lab.replay.loop import Answered
 from lab.replay.writes import Aligned
@@ -70,19 +70,13 @@ class SafetyChecks:
 
     def __init__(self, recording: Recording) -> None:
         self._known = {memory.key: memory for memory in recording.memories}
-        texts: dict[str, str] = {}
-        self._folded = {
-            memory.key: texts.setdefault(plain := folded(memory.text), plain) for memory in recording.memories
-        }
-        # Escaped texts of memories with markup; not escaped by the engine's code, which is what is checked.
-        self._escaped = {
-            memory.key: _escaped(memory.text) for memory in recording.memories if _MARKUP.search(memory.text)
-        }
+        # Of memories that were recalled: most of a large store never are.
+        self._folded: dict[str, str] = {}
         # For each superseded memory: since when, and by which memories, transitively.
         self._until: dict[str, int] = {}
         self._newer: defaultdict[str, set[str]] = defaultdict(set)
         older: dict[str, set[str]] = {}
-        for memory in recording.memories:
+        for memory in (memory for memory in recording.memories if memory.supersedes):
             older[memory.key] = {*memory.supersedes}.union(*(older.get(key, ()) for key in memory.supersedes))
             for key in older[memory.key]:
                 self._newer[key].add(memory.key)
@@ -98,7 +92,7 @@ class SafetyChecks:
         known = self._known if fed else {}
         injected = recall.items[: recall.injected]
         keys = [item.id for item in injected]
-        texts = [self._folded[item.id] if item.id in known else folded(item.text) for item in injected]
+        texts = [self._fold(item.id) if item.id in known else folded(item.text) for item in injected]
         superseded = [rank for rank, key in enumerate(keys) if self.superseded(key, seq)]
         return Checked(
             sum(key in known and not known[key].is_visible_at(seq) for key in (*keys, *recall.pinned)),
@@ -109,17 +103,24 @@ class SafetyChecks:
             bisect_right(self._ends, seq),
         )
 
-    def _escaped_text(self, item: Item, known: Container[str]) -> str | None:
-        """Return the escaped text of an item; None if its text has no markup."""
-        if item.id in known:
-            return self._escaped.get(item.id)
-        return _escaped(item.text) if _MARKUP.search(item.text) else None
+    def _fold(self, key: str) -> str:
+        return self._folded.get(key) or self._folded.setdefault(key, folded(self._known[key].text))
+
+    @staticmethod
+    def _escaped_text(item: Item, known: Mapping[str, Memory]) -> str | None:
+        """Return the escaped text of an item; None if its text has no markup.
+
+        It is not escaped by the engine's code, which is what is checked.
+        """
+        text = known[item.id].text if item.id in known else item.text
+        return _escaped(text) if _MARKUP.search(text) else None
 
     def marks(self, key: str, seq: int, before: Sequence[str]) -> Iterator[str]:
         """Yield what the recording says of a memory that is injected after those ``before``."""
         if self.superseded(key, seq):
             yield STALE if self.unreplaced(key, before) else SUPERSEDED
-        if key in self._folded and any(self._folded[key] == self._folded.get(other) for other in before):
+        known = self._known
+        if key in known and any(self._fold(key) == self._fold(other) for other in before if other in known):
             yield DUPLICATE
 
     def superseded(self, key: str, seq: int) -> bool:

@@ -52,13 +52,16 @@ def contents_of(plan: Plan) -> dict[str, Content]:
     nothing in it. The order of a store's rows counts, but not their numbers.
     """
     contents = {}
+    lines = _Lines()
     for recording in plan.recordings:
         end = len(recording.turns)
         seen = [memory for memory in plan.memories_of(recording) if memory.visible_from <= end]
         if any(memory.place is not None for memory in seen):
             seen.sort(key=lambda memory: -1 if memory.place is None else memory.place)
         contents[recording.conversation] = Content(
-            turns_digest(recording.turns), _digest(map(_memory, seen)), _digest(map(_probe, plan.probes(recording)))
+            turns_digest(recording.turns),
+            _hash(map(lines.of, seen)),
+            _digest(map(_probe, plan.probes(recording))),
         )
     return contents
 
@@ -88,6 +91,30 @@ def turns_digest(turns: Iterable[Turn]) -> str:
     )
 
 
+# So that a store of a million memories takes no more room.
+_MOST_LINES = 1 << 16
+
+
+class _Lines:
+    """The lines from which digests of memories are made. Those of a store are the same objects in most conversations.
+
+    A memory is kept with its line, so that no other gets its id.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Memory, bytes]] = {}
+
+    def of(self, memory: Memory) -> bytes:
+        """Return the line of a memory."""
+        known = self._known.get(id(memory))
+        if known is not None:
+            return known[1]
+        line = _line(_memory(memory))
+        if memory.place is not None and not memory.visible_from and len(self._known) < _MOST_LINES:
+            self._known[id(memory)] = memory, line
+        return line
+
+
 def _memory(memory: Memory) -> list[object]:
     provenance = [memory.source_kind, memory.source_ref, memory.lang]
     # Not the number of its row: the list is in the order of the rows.
@@ -115,11 +142,18 @@ def _judgement(judgement: Judgement) -> list[object]:
 
 def _digest(values: Iterable[object]) -> str:
     """Return a sha256 (hex) of values, one at a time: a store may have a million memories."""
+    return _hash(map(_line, values))
+
+
+def _hash(lines: Iterable[bytes]) -> str:
     hashed = hashlib.sha256()
-    for value in values:
-        hashed.update(json.dumps(value).encode())
-        hashed.update(b"\n")
+    for line in lines:
+        hashed.update(line)
     return hashed.hexdigest()
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"
 
 
 class Merged(NamedTuple):

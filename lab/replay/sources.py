@@ -1,6 +1,7 @@
 """What a replay needs besides the recording: vectors, words, and the data that arms prepare.
 
-Caches hold these for all conversations. A task carries those of its conversation, so that a worker needs no cache.
+Caches hold these for all conversations. A task carries those of its conversation, so that a worker needs no cache; one
+that runs in this process reads them here, and conversations over one store share its index.
 
 Systems may embed more than memories and prompts. A rehearsal finds these texts before a replay, so that they are
 embedded in bulk: it shows a conversation to the arms that offer one (:class:`lab.systems.contract.Rehearses`) as the
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import CannotWrite, UnusableInput
@@ -24,10 +26,11 @@ from lab.replay.loop import Play, ask_of
 from lab.replay.plan import Plan
 from lab.replay.timeline import timeline
 from lab.retrieval.clamp import Clamp
+from lab.retrieval.contract import Store
 from lab.retrieval.retrievers import Retrieval, StoreRetriever, embedded_text, make_store, query_text
 from lab.retrieval.tokens import TextSettings, Words, words_under
 from lab.systems.contract import Arm, ArmInfo, Prepares, Rehearses, Rephrases, Step
-from lab.systems.kit import Kit, Search, Tools, Workshop
+from lab.systems.kit import Kit, Made, Rows, Search, Tools, Workshop
 from lab.systems.openclaw.capture.secrets import holds_secret
 
 if TYPE_CHECKING:
@@ -65,9 +68,50 @@ Announce = Callable[[str], None]
 AGREEING = 5
 
 
+class Shared:
+    """What conversations over one store share: its rows, and a search of all of them for each retrieval.
+
+    Each conversation takes the rows that it sees from there (:meth:`lab.retrieval.exact.ExactStore.take`). Nothing is
+    shared before the texts of several are prepared.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._prepared: Sequence[Recording] = ()
+        self._searches: dict[Retrieval, StoreRetriever] = {}
+
+    def cover(self, prepared: Sequence[Recording]) -> None:
+        """Share what these conversations see, unless others are covered."""
+        if self._plan.library.stored and len(prepared) > 1:
+            self._prepared = self._prepared or prepared
+
+    @property
+    def made(self) -> Made:
+        """The memories that the prepared conversation with the last turn sees, in its order, with their rows."""
+        return self._made if self._prepared else {}
+
+    @cached_property
+    def _made(self) -> Made:
+        last = max(self._prepared, key=lambda recording: recording.turns[-1].time_ms)
+        end = len(last.turns)
+        memories = [memory for memory in self._plan.memories_of(last) if memory.visible_from <= end]
+        return {memory.key: (memory, row) for memory, row in zip(memories, Rows().of(memories), strict=True)}
+
+    def base(self, retrieval: Retrieval, make: Callable[[], StoreRetriever]) -> Store:
+        """Return a store of all rows; ``make`` returns an empty search."""
+        search = self._searches.get(retrieval)
+        if search is None:
+            search = self._searches[retrieval] = make()
+            search.add([row for _, row in self.made.values()])
+        return search.store
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Vectors and words of texts, data that arms prepared (by name), and the vectors of a store, if used."""
+    """Vectors and words of texts, data that arms prepared (by name), and the vectors of a store, if used.
+
+    ``shared`` is None in a task for another process.
+    """
 
     embedder: Embedder
     vectors: VectorsOf
@@ -76,14 +120,25 @@ class Sources:
     stored: StoredVectors | None = None
     # What rehearsals found, by conversation.
     rehearsed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    shared: Shared | None = None
+
+    def open(self) -> Sources:
+        """Return these sources, for a task in their process."""
+        return self
 
     def retriever(self, retrieval: Retrieval, store: str) -> StoreRetriever:
         """Return a retriever over an empty store of the kind ``store``."""
+        if self.shared is None or not self.shared.made or store != "exact":
+            return self._retriever(retrieval, store)
+        base = self.shared.base(retrieval, lambda: self._retriever(retrieval, store))
+        return self._retriever(retrieval, store, base)
+
+    def _retriever(self, retrieval: Retrieval, store: str, base: Store | None = None) -> StoreRetriever:
         words = self.words.get(retrieval.text) or self.words.setdefault(
             retrieval.text, words_under(retrieval.text, holds_secret)
         )
         return StoreRetriever(
-            make_store(store, self.vectors.dimension, retrieval.text),
+            make_store(store, self.vectors.dimension, retrieval.text, base),
             self.vectors,
             words,
             retrieval.clamp,
@@ -111,7 +166,7 @@ def open_sources(
     workshop = Workshop(plan.embedder, vectors, announce)
     made = {arm.name: arm.prepare(workshop) for arm in plan.arms if isinstance(arm, Prepares)}
     prepared = {name: data for name, data in made.items() if data is not None}
-    return Sources(plan.embedder, vectors, words, prepared, plan.vectors)
+    return Sources(plan.embedder, vectors, words, prepared, plan.vectors, shared=Shared(plan))
 
 
 def tools_of(
@@ -131,6 +186,7 @@ def tools_of(
         plan.request.seed,
         plan.scoping,
         sources.prepared,
+        Rows(made=sources.shared.made if sources.shared else None),
         replies=any(turn.role == "assistant" for turn in recording.turns),
         others=recording.others,
     )
@@ -155,6 +211,8 @@ def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, annou
             embedded += sources.vectors.prepare(list(dict.fromkeys(to_embed)), announce, role)
         for words in sources.words.values():
             words.prepare(texts)
+        if sources.shared:
+            sources.shared.cover(recordings)
     except CannotWrite as error:
         raise CannotWrite(f"{error}; set LAB_CACHE_DIR to another folder for the cache") from error
     except TextRefused as error:
@@ -232,6 +290,8 @@ def _embedded_of(plan: Plan, recording: Recording, sources: Sources) -> dict[Rol
 def _rehearsed_of(plan: Plan, recording: Recording, sources: Sources) -> tuple[str, ...]:
     """Return the texts of their own that systems will embed, found once for each conversation."""
     name = recording.conversation
+    if not any(isinstance(arm, Rehearses) for arm in plan.arms):
+        return ()
     if name not in sources.rehearsed:
         play = play_of(plan, recording, tools_of(plan, recording, sources))
         sources.rehearsed[name] = rehearsed(play, plan.arms, plan.infos)

@@ -47,11 +47,15 @@ _logf = _c_logf()
 
 
 class Postings:
-    """An inverted index over a table that only grows. Rows are numbered in the order in which they are added."""
+    """An inverted index over a table that only grows. Rows are numbered in the order in which they are added.
 
-    def __init__(self) -> None:
+    The first rows may be those of a ``base``, which is only read (:meth:`take`).
+    """
+
+    def __init__(self, base: Postings | None = None) -> None:
         import numpy as np
 
+        self._base, self._taken, self._removed = base, 0, False
         self.rows = 0
         self.worded = 0
         self.words = 0
@@ -78,21 +82,26 @@ class Postings:
         self._weights.clear()
         self.rows += len(documents)
 
+    def take(self, count: int) -> None:
+        """Append the next ``count`` rows of the base; no row of one's own may have been added."""
+        import numpy as np
+
+        assert self._base is not None  # noqa: S101 - else there is nothing to take
+        lengths = self._base.lengths[self._taken : self._taken + count]
+        self._taken += count
+        self.worded += int(np.count_nonzero(lengths))
+        self.words += int(lengths.sum(dtype=np.int64))
+        self._lengths.extend(lengths)
+        self._weights.clear()
+        self.rows += count
+
     def remove(self, row: int) -> None:
         """Remove a row from every statistic. Its number is not reused."""
-        for word, postings in list(self._lists.items()):
-            entries = postings.array
-            kept = entries[entries[:, 0] != row]
-            if len(kept) == len(entries):
-                continue
-            postings.length = len(kept)
-            postings.array[:] = kept
-            if not len(kept):
-                del self._lists[word]
         self._weights.clear()
         self.worded -= bool(self.lengths[row])
         self.words -= int(self.lengths[row])
-        self.lengths[row] = 0
+        # A row without words is in no list.
+        self.lengths[row], self._removed = 0, True
 
     @property
     def lengths(self) -> np.ndarray:
@@ -108,8 +117,8 @@ class Postings:
         import numpy as np
 
         cached = self._weights.get(word)
-        if cached is None and word in self._lists:
-            rows, counts = self.of(word) or (np.zeros(0, np.intp), np.zeros(0, np.float32))
+        if cached is None and (found := self.of(word)):
+            rows, counts = found
             # Rows without words are not in the index, so no statistic counts them.
             size, average = np.float32(self.worded), np.float32(self.words / self.worded)
             lengths = self.lengths[rows]
@@ -126,11 +135,22 @@ class Postings:
         """Return the rows that contain a word (int32, ascending) and its counts (float32); None if no row does."""
         import numpy as np
 
+        parts = [] if self._base is None else [self._base.entries(word, self._taken)]
+        parts.append(self.entries(word, self.rows))
+        entries = parts[-1] if not len(parts[0]) else parts[0] if not len(parts[-1]) else np.concatenate(parts)
+        if self._removed:
+            entries = entries[self.lengths[entries[:, 0]] > 0]
+        return (entries[:, 0], entries[:, 1].astype(np.float32)) if len(entries) else None
+
+    def entries(self, word: str, before: int) -> np.ndarray:
+        """Return the own rows with a word, of those numbered below ``before``, and its counts: int32 ``[rows, 2]``."""
+        import numpy as np
+
         postings = self._lists.get(word)
         if postings is None:
-            return None
+            return np.zeros((0, 2), np.int32)
         entries = postings.array
-        return entries[:, 0], entries[:, 1].astype(np.float32)
+        return entries if before >= self.rows else entries[: np.searchsorted(entries[:, 0], before)]
 
 
 def index_scores(postings: Postings, query: Sequence[str]) -> np.ndarray:

@@ -56,6 +56,10 @@ class TablePositions:
         self._last = max(self._last, position)
         return position
 
+    def pass_over(self, positions: np.ndarray) -> None:
+        """Continue behind rows whose positions were assigned elsewhere."""
+        self._last = max(self._last, int(positions.max(initial=0)))
+
 
 class Candidate(NamedTuple):
     """A hit after fusion, the input of selection.

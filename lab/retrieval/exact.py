@@ -51,21 +51,25 @@ _new = tuple.__new__
 
 
 class ExactStore:
-    """Rows, vectors and postings in memory."""
+    """Rows, vectors and postings in memory.
 
-    def __init__(self, dimension: int, settings: TextSettings | None = None) -> None:
+    The first rows may be those of a ``base``, a store that is only read, in its order (:meth:`take`).
+    """
+
+    def __init__(self, dimension: int, settings: TextSettings | None = None, base: ExactStore | None = None) -> None:
         import numpy as np
 
         self.settings = settings or TextSettings()
         self.rows: list[Row] = []
-        self.scope_codes: dict[str, int] = {}
+        self._base, self._taken = base, 0
+        self.scope_codes: dict[str, int] = {} if base is None else dict(base.scope_codes)
         self._matrix = Growing(np.float32, dimension)
         self._norms = Growing(np.float32)
         self._scopes = Growing(np.int32)
         self._labels = Growing(np.int8)
         self._row_positions = Growing(np.int64)
         self._table_positions = TablePositions()
-        self._postings = Postings()
+        self._postings: Postings = Postings(None if base is None else base._postings)
         self._removed: list[int] = []
         self._members: Members | None = None
         self._expected: np.ndarray = np.zeros((0, dimension), np.float32)
@@ -88,11 +92,35 @@ class ExactStore:
         self._row_positions.extend([self._table_positions.next(row) for row in rows])
         self._postings.add(tokens)
 
+    def take(self, rows: Sequence[Row]) -> int:
+        """Append those of ``rows`` that come next in the base, without their vectors and tokens; return their number.
+
+        It is 0 without a base, and once other rows were added.
+        """
+        base, start = self._base, self._taken
+        if base is None or len(self.rows) > start:
+            return 0
+        known = base.rows[start : start + len(rows)]
+        count = len(known)
+        if known != rows[:count]:
+            count = next(at for at, (one, other) in enumerate(zip(known, rows, strict=False)) if one != other)
+        self._members = None
+        self._taken = end = start + count
+        self.rows += known[:count]
+        for mine, theirs in (
+            (self._norms, base._norms),
+            (self._scopes, base._scopes),
+            (self._labels, base._labels),
+            (self._row_positions, base._row_positions),
+        ):
+            mine.extend(theirs.array[start:end])
+        self._table_positions.pass_over(self._row_positions.array[start:])
+        self._postings.take(count)
+        return count
+
     def remove(self, identity: str) -> None:
         """Exclude the row of an id from every search. Its number is not reused."""
         number = max(number for number, row in enumerate(self.rows) if row.id == identity)
-        # No filter matches the code -1; without a filter, a mask excludes the row.
-        self._scopes.array[number], self._labels.array[number] = -1, -1
         self._removed.append(number)
         self._members = None
         self._postings.remove(number)
@@ -125,16 +153,18 @@ class ExactStore:
     def _near(self, query: np.ndarray) -> Lane:
         import numpy as np
 
-        vector, matrix, row_positions = query.astype(np.float32), self._matrix.array, self._row_positions.array
+        vector, row_positions = query.astype(np.float32), self._row_positions.array
+        # Rows that are added later are not part of the view.
+        vectors = self._vectors()
         point = vector.astype(np.float64)
 
         def exact(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            difference = matrix[rows] - point
+            difference = _of(vectors, rows) - point
             distances = np.einsum("ij,ij->i", difference, difference)
             return vector_score(distances), distances
 
         def exact_by_scan(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            distances = scan_distances(matrix[rows], vector)
+            distances = scan_distances(_of(vectors, rows), vector)
             return scan_score(distances), distances
 
         rough = self._products(vector)
@@ -148,30 +178,61 @@ class ExactStore:
     def _by_id(self, number: int, _distance: float) -> Any:
         return id_order(self.rows[number].id)
 
+    def _vectors(self, start: int = 0) -> list[np.ndarray]:
+        """Return the vectors of all rows from ``start`` on, in the parts in which they are kept."""
+        base = [] if self._base is None else [self._base._matrix.array[start : self._taken]]
+        own = self._matrix.array[max(start - self._taken, 0) :]
+        return [part for part in base if len(part)] + ([own] if len(own) or not self._taken else [])
+
     def _products(self, vector: np.ndarray) -> np.ndarray:
         """Return the squared distance of every row minus the query's norm, float32 ``[rows]``, to float32 precision."""
         import numpy as np
 
-        matrix, norms = self._matrix.array, self._norms.array
+        norms = self._norms.array
         # An announced query may have been skipped, so look for this one among those that follow.
         ahead = range(self._next_query, min(self._next_query + BLOCK, len(self._expected)))
         query = next((index for index in ahead if np.array_equal(self._expected[index], vector)), None)
         if query is None:
-            rough: np.ndarray = norms - 2.0 * (matrix @ vector)
+            rough: np.ndarray = norms - 2.0 * _times(self._vectors(), vector)
             return rough
         self._next_query = query + 1
         if self._block is None or query >= self._block[0] + BLOCK:
             # A block of a million rows takes a quarter of a gigabyte: free the last one first, and make no copy.
             self._block = None
             # Multiplying by a power of two does not change rounding, so it may come before the product.
-            block = (self._expected[query : query + BLOCK] * np.float32(-2.0)) @ matrix.T
+            block = _times(self._vectors(), self._expected[query : query + BLOCK] * np.float32(-2.0))
             block += norms
-            self._block = (query, len(matrix), block)
+            self._block = (query, len(norms), block)
         first, scored, products = self._block
         row: np.ndarray = products[query - first]
-        if scored == len(matrix):
+        if scored == len(norms):
             return row
-        return np.concatenate([products[query - first], norms[scored:] - 2.0 * (matrix[scored:] @ vector)])
+        return np.concatenate([row, norms[scored:] - 2.0 * _times(self._vectors(scored), vector)])
+
+
+def _of(parts: list[np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """Return rows of a matrix in one or two parts, by number."""
+    import numpy as np
+
+    first, rest = parts[0], parts[-1]
+    if len(parts) == 1:
+        whole: np.ndarray = first[rows]
+        return whole
+    found = np.empty((len(rows), first.shape[1]), first.dtype)
+    early = rows < len(first)
+    found[early], found[~early] = first[rows[early]], rest[rows[~early] - len(first)]
+    return found
+
+
+def _times(parts: list[np.ndarray], queries: np.ndarray) -> np.ndarray:
+    """Return the product of queries, ``[dimension]`` or ``[queries, dimension]``, with every row of all parts."""
+    import numpy as np
+
+    first: np.ndarray = queries @ parts[0].T
+    if len(parts) == 1:
+        return first
+    both: np.ndarray = np.concatenate([first, queries @ parts[1].T], axis=-1)
+    return both
 
 
 class Members:

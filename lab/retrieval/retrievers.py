@@ -92,6 +92,8 @@ class StoreRetriever:
     def add(self, rows: Sequence[Row]) -> None:
         """Add new rows."""
         self._by_id.update((row.id, row) for row in rows)
+        if isinstance(self.store, ExactStore):
+            rows = rows[self.store.take(rows) :]
         vectors = row_vectors(rows, self._limits, self.vectors, self._stored, as_stored=self._as_stored)
         self.store.add(rows, vectors, self.tokens.of([row.index_text for row in rows]))
 
@@ -201,10 +203,13 @@ def query_text(text: str, limits: Clamp) -> str:
     return embedded_text(kept, limits)
 
 
-def make_store(kind: str, dimension: int, settings: TextSettings) -> Store:
-    """Return an empty store: ``exact`` for measuring quality, ``lancedb`` for the live path."""
+def make_store(kind: str, dimension: int, settings: TextSettings, base: Store | None = None) -> Store:
+    """Return an empty store: ``exact`` for measuring quality, ``lancedb`` for the live path.
+
+    An exact store takes the rows that it shares with a ``base`` from there.
+    """
     if kind == "exact":
-        return ExactStore(dimension, settings)
+        return ExactStore(dimension, settings, base if isinstance(base, ExactStore) else None)
     if kind == "lancedb":
         if settings.lane == "scan":
             raise UnusableInput(

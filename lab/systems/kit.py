@@ -56,16 +56,31 @@ class SearchInput(Protocol):
         ...
 
 
-class Rows:
-    """The rows of memories, each created once for all systems of a conversation. ``existing``: by key."""
+# Memories and their rows by key.
+Made = Mapping[str, tuple[Memory, Row]]
 
-    def __init__(self, existing: Mapping[str, Row] | None = None) -> None:
+
+class Rows:
+    """The rows of memories, each created once for all systems of a conversation.
+
+    ``existing``: by key. ``made``: those of other conversations; such a row serves again if it is the same.
+    """
+
+    def __init__(self, existing: Mapping[str, Row] | None = None, made: Made | None = None) -> None:
         self._by_key: dict[str, Row] = dict(existing or {})
+        self._made = made or {}
 
     def of(self, memories: Sequence[Memory]) -> list[Row]:
         """Return the rows of memories, in their order."""
         rows = self._by_key
-        return [rows.get(memory.key) or rows.setdefault(memory.key, row_of(memory)) for memory in memories]
+        return [rows.get(memory.key) or rows.setdefault(memory.key, self._of(memory)) for memory in memories]
+
+    def _of(self, memory: Memory) -> Row:
+        before, made = self._made.get(memory.key, (None, None))
+        if made is not None and before is memory:
+            return made
+        row = row_of(memory)
+        return made if made == row else row
 
     def known(self, keys: Sequence[str]) -> list[Row]:
         """Return the rows of earlier memories by key."""

@@ -11,6 +11,7 @@ from lab.base.columns import Growing
 from lab.recordings.model import LABELS
 from lab.retrieval.contract import Filter, Lanes, Query, Row
 from lab.retrieval.exact import BLOCK, ExactStore
+from lab.retrieval.tokens import TextSettings
 from lab.systems.openclaw.memory import engine_id
 
 DIMENSION = 24
@@ -93,3 +94,55 @@ def test_growing_array_keeps_its_content_and_its_views() -> None:
     assert grown.array.tolist() == [[number, -number] for number in range(9)]
     grown.extend([])
     assert len(grown.array) == 9
+
+
+@pytest.mark.parametrize("settings", [TextSettings(), TextSettings(lane="scan")])
+def test_store_over_a_base_returns_same_results_as_one_of_its_own(settings: TextSettings) -> None:
+    rows, vectors, words = filled(60, 3)
+    others, far, said = filled(10, 9)
+    base, alone = ExactStore(DIMENSION, settings), ExactStore(DIMENSION, settings)
+    base.add(rows, vectors, words)
+    # Another conversation has taken more, and removed some of it.
+    before = ExactStore(DIMENSION, settings, base)
+    assert before.take(rows) == 60
+    before.remove(rows[3].id)
+    store = ExactStore(DIMENSION, settings, base)
+    queries = queries_of(5)
+    for one in (store, alone):
+        one.expect(np.asarray([query.vector for query in queries]))
+
+    def added(part: slice, of: tuple[list[Row], np.ndarray, list[list[str]]], taken: int) -> None:
+        chosen, found, spoken = of[0][part], of[1][part], of[2][part]
+        count = store.take(chosen)
+        assert count == taken
+        store.add(chosen[count:], found[count:], spoken[count:])
+        alone.add(chosen, found, spoken)
+
+    def compare(query: Query) -> None:
+        views = [one.view(query) for one in (store, alone)]
+        for where in (Filter(), Filter("s1"), Filter("s2", LABELS[:1])):
+            lanes = [view.search(where, 12)[:2] for view in views]
+            assert lanes[0] == lanes[1]
+            assert lanes[0][1]
+
+    added(slice(0, 20), (rows, vectors, words), 20)
+    compare(queries[0])
+    added(slice(20, 35), (rows, vectors, words), 15)
+    compare(queries[1])
+    for one in (store, alone):
+        one.remove(rows[7].id)
+    compare(queries[2])
+    # The first row that differs is not taken, and nothing after it.
+    mixed = ([*rows[35:37], *others[:4]], np.concatenate([vectors[35:37], far[:4]]), [*words[35:37], *said[:4]])
+    added(slice(0, 6), mixed, 2)
+    compare(queries[3])
+    added(slice(37, 50), (rows, vectors, words), 0)
+    for one in (store, alone):
+        one.remove(others[1].id)
+        one.remove(rows[30].id)
+    compare(queries[4])
+    assert [row.id for row in store.rows] == [row.id for row in alone.rows]
+    assert base.view(queries[0]).search(Filter(), 60).vec != store.view(queries[0]).search(Filter(), 60).vec
+    fresh = ExactStore(DIMENSION, settings)
+    fresh.add(rows, vectors, words)
+    assert base.view(queries[0]).search(Filter(), 60)[:2] == fresh.view(queries[0]).search(Filter(), 60)[:2]

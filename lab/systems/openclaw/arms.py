@@ -319,7 +319,8 @@ class _Engine(MemorySystem):
         # The last candidates, if the search is not shared.
         self.context: QueryContext | None = None
         self._kit = kit
-        self._listing = Listing()
+        reads = arm.config.working_set.enabled or arm.config.active_phases.hard_rules
+        self._listing = Listing(eager=reads or kit.captures)
         self._table = None if shares else kit.search(arm.retrieval)
         self._capture: TurnCapture | None = None
         if kit.captures and self._table is not None:

