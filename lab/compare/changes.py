@@ -19,7 +19,7 @@ from lab.base.shape import to_json
 from lab.compare.comparable import NO_CONVERSATIONS, Common, common
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Manifest
-from lab.runs.tables import read_table
+from lab.runs.tables import ANSWER_SHARE, read_table
 from lab.systems.contract import ArmInfo
 
 if TYPE_CHECKING:
@@ -320,6 +320,9 @@ def _of_conversation(
     """Return the arm, turn and columns of each row that differs; adds the rows of each arm to ``turns``."""
     paths = [run.receipts(conversation) for run in (before, after)]
     left, right = (_rows_of(run.read_receipts(conversation), arms) for run in (before, after))
+    if (ANSWER_SHARE in left.column_names) != (ANSWER_SHARE in right.column_names):
+        # What only one run counts is no change of a recall: the other is older, or its questions had no answers.
+        left, right = (_without_shares(table) for table in (left, right))
     versions = [(table.schema.metadata or {}).get(b"schema_version", b"none").decode() for table in (left, right)]
     if versions[0] != versions[1] or left.schema.names != right.schema.names:
         raise NotComparable(
@@ -342,6 +345,10 @@ def _of_conversation(
         if written.columns:
             at[place] = (*at.get(place, ()), *written.columns)
     return [(arm, turn, columns) for (arm, turn), columns in at.items()]
+
+
+def _without_shares(table: pa.Table) -> pa.Table:
+    return table.select([name for name in table.column_names if name != ANSWER_SHARE])
 
 
 def _rows_of(table: pa.Table, arms: Sequence[str]) -> pa.Table:

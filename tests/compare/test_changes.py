@@ -175,6 +175,21 @@ def test_changes_of_incomparable_runs_raise(
         changes(run, resealed(older.path))
 
 
+def test_changes_compare_shares_of_answers_only_where_both_runs_have_them(
+    run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory], edit: Callable[..., RunDirectory]
+) -> None:
+    answered = _copy(run, tmp_path / "answered")
+    for conversation in answered.conversations:
+        path = answered.receipts(conversation)
+        table = read_table(path)
+        shares = pa.array([0.5] * table.num_rows, pa.float64())
+        write_table(table.append_column("answer_share", shares), path)
+    answered = resealed(answered.path)
+    assert [arm.changed for arm in changes(run, answered).arms] == [(), (), ()]
+    other = edit(_copy(answered, tmp_path / "other"), run.conversations[0], "answer_share", 0, lambda share: share / 2)
+    assert [arm.columns for arm in changes(answered, other).arms if arm.changed] == [{"answer_share": 1}]
+
+
 def test_changes_of_a_damaged_run_raise(
     run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
 ) -> None:
