@@ -116,6 +116,8 @@ def nothing_found(audit: Mapping[str, Any]) -> str | None:
         return reason
     if audit["recalls"]["receipts"] or audit["errors"]["attempts"] or audit["damage"]["lines"]:
         return None
+    if audit.get("elsewhere"):
+        return gateways(audit)
     return (
         f"no recall receipt in {counted(audit['lines'], 'line')}: is this the gateway's log? "
         "Are receipts enabled (receipts.enabled)?"
@@ -130,8 +132,22 @@ def notes(audit: Mapping[str, Any]) -> list[str]:
         mixed_sessions(audit),
         _reasons(audit.get("unknown_reasons", {})),
         interference(audit),
+        gateways(audit),
     ]
     return [sentence for sentence in sentences if sentence]
+
+
+def gateways(audit: Mapping[str, Any]) -> str | None:
+    """Return a note on a log in which engines of several databases started, or None."""
+    starts = ", ".join(f"{name} ({counted(count, 'start')})" for name, count in audit.get("databases", {}).items())
+    if others := audit.get("elsewhere"):
+        return f"{counted(others['recalls'], 'recall')} of another gateway left out, which writes this log: {starts}"
+    if not starts:
+        return None
+    return (
+        f"engines of several databases write this log: {starts}. If they run at once, all figures mix them; "
+        "`lab canary audit --home` reads one alone, and its own logging.file keeps it apart"
+    )
 
 
 def mixed_sessions(audit: Mapping[str, Any]) -> str | None:

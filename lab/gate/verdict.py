@@ -33,7 +33,7 @@ from lab.compare.paired import locate
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, deciding, lacking, line
 from lab.gate.measures import KINDS, evidence, judge_compared
 from lab.gate.policy import OF_AUDITS, Policy, Rule
-from lab.gate.receipts import judge_receipts, nothing_found
+from lab.gate.receipts import gateways, judge_receipts, nothing_found
 from lab.gate.record import Inputs, record_of
 from lab.gate.scheduled import interference
 from lab.gate.shipped import is_shipped
@@ -238,11 +238,10 @@ class Verdict:
     ``policy`` is its label (:attr:`Policy.label`), not what it calls itself. ``against`` is the path of the other run
     that the candidate was compared with, if any. ``audit`` describes the live
     receipts that were judged; if there were none, its ``silent`` says what to check. ``embedder`` holds notes on arms
-    configured for another embedder than the run's, on copies of a conversation, which count once, on more recalls than
-    the policy is meant for, and on captures that drawn blocks shared. ``trial`` holds
-    the reasons why the results are not evidence. ``control`` answers whether the candidate is worth having beside the
-    policy's control. ``judged`` has Judged@k of the compared arms: ``k``, ``shares`` and, if they differ, ``apart``.
-    ``undone`` says that the judged canary was rolled back, so that nothing is left to roll back.
+    configured for another embedder than the run's, on copies of a conversation, which count once, and on the audit.
+    ``trial`` holds the reasons why the results are not evidence. ``control`` answers whether the candidate is worth
+    having beside the policy's control. ``judged`` has Judged@k of the compared arms: ``k``, ``shares`` and, if they
+    differ, ``apart``. ``undone`` says that the judged canary was rolled back, so that nothing is left to roll back.
     """
 
     policy: str
@@ -398,7 +397,7 @@ def _open_turns(run: RunDirectory) -> Iterator[str]:
 
 
 def _of_audit(policy: Policy, audit: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return a note if the policy's limits are not meant for so many recalls, and one if blocks shared captures."""
+    """Return notes on more recalls than the policy's limits are meant for, on shared captures, and on mixed logs."""
     if audit is None:
         return ()
     answered, most = audit["recalls"]["answered"], policy.maximum_receipts
@@ -407,7 +406,7 @@ def _of_audit(policy: Policy, audit: Mapping[str, Any] | None) -> tuple[str, ...
         if most is not None and answered > most
         else None
     )
-    return tuple(note for note in (long, interference(audit)) if note)
+    return tuple(note for note in (long, interference(audit), gateways(audit)) if note)
 
 
 def _rollback(policy: Policy, audit: Mapping[str, Any] | None) -> str | None:

@@ -8,19 +8,20 @@ first free user's turn that follows it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.base.errors import UnusableInput
+from lab.base.errors import LabError, UnusableInput
 from lab.base.formatting import counted
 from lab.base.regex import regex
 from lab.canary.audit.check import CAPTURE, RECALL, Damaged, check_recall
 from lab.canary.audit.copies import Pairs
-from lab.canary.audit.lines import opened
-from lab.canary.audit.log_line import LogLine, entries_in, payload
+from lab.canary.audit.lines import has_marker, opened
+from lab.canary.audit.log_line import STARTED, LogLine, entries_in, payload
 from lab.canary.audit.status import reading_of, with_known_reasons
+from lab.canary.audit.waits import runs_of
 from lab.recordings.model import Recording
 from lab.recordings.readers import read_library
 
@@ -30,8 +31,13 @@ LATEST, EARLIEST = 120_000, 5
 OPENCLAW = "openclaw"
 # Seconds by which lines of one log may be out of order without the clock having been set back.
 UNORDERED = 5.0
-# What the engine says when it starts.
-_REGISTERED = regex(r"registered \(db=(?P<db>[^,]*), table=(?P<table>[^,]*), model=(?P<model>[^,]*)")
+# What the host says at the end of a run, with the trace of its recall (2026.6.11 and 2026.9.6).
+RUN_ENDED = b"[agent] run "
+_RUN = regex(rb"\[agent\] run (\S+) ended")
+_TRACE = regex(rb"traceId\W{1,8}(\w+)")
+_STARTED = regex(rb"registered \(db=([^,]*),")
+# The last recalls of a log that show who writes it now.
+RECENT = 100
 # A part of the live engine that failed, as the fault that repeats it.
 FAULT_OF = {"provider_unavailable": "embedder_down", "embedding_input_too_long": "input_too_long"}
 
@@ -39,7 +45,8 @@ FAULT_OF = {"provider_unavailable": "embedder_down", "embedding_input_too_long":
 class Logged(NamedTuple):
     """A recall receipt: its time in epoch ms, the session that its line names, if any, and where it stands.
 
-    ``blocks`` counts the blocks that the turn got: two if the host called the engine twice (E-23).
+    ``blocks`` counts the blocks that the turn got: two if the host called the engine twice (E-23). ``trace`` is the
+    host's id of the turn.
     """
 
     time_ms: int
@@ -47,6 +54,7 @@ class Logged(NamedTuple):
     where: str
     receipt: Mapping[str, Any]
     blocks: int = 1
+    trace: str | None = None
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -59,11 +67,12 @@ class Log:
     """The recalls of a gateway's logs in order of time, those of one turn once.
 
     ``engines`` are the database, table and model that the engine named at each start, with the place of the line.
-    ``notes`` say what was left out, and why.
+    ``runs`` are the runs that ended, by trace. ``notes`` say what was left out, and why.
     """
 
     recalls: list[Logged] = field(default_factory=list)
     engines: list[tuple[str, int, tuple[str, str, str]]] = field(default_factory=list)
+    runs: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -78,8 +87,8 @@ def read_log(files: Iterable[Path]) -> Log:
     for path in paths:
         pairs, last = Pairs(), float("-inf")
         unclear: list[tuple[float, float]] = []
-        with opened(str(path)) as lines:
-            for number, entry in entries_in(lines):
+        with opened(str(path), (RUN_ENDED,)) as lines:
+            for number, entry in entries_in(_without_runs(lines, log.runs)):
                 if entry is None:
                     damaged += 1
                     continue
@@ -103,7 +112,7 @@ def read_log(files: Iterable[Path]) -> Log:
                     untimed += 1
                 elif recall is not None:
                     log.recalls.append(recall)
-                if entry.name == "" and (named := _REGISTERED.match(entry.rest.strip())):
+                if entry.name == "" and (named := STARTED.match(entry.rest.strip())):
                     at = int(1000 * (entry.time or 0))
                     log.engines.append((where, at, (named["db"], named["table"], named["model"])))
         if unclear:
@@ -133,7 +142,18 @@ def _recall(entry: LogLine, pairs: Pairs, where: str) -> tuple[Logged | None, bo
     receipt = payload(entry)
     check_recall(with_known_reasons(receipt))
     is_second = pairs.is_second(entry, receipt["injectedCount"])
-    return Logged(round(1000 * (entry.time or 0)), entry.session, where, receipt), is_second
+    return Logged(round(1000 * (entry.time or 0)), entry.session, where, receipt, trace=entry.trace), is_second
+
+
+def _without_runs(
+    lines: Iterable[tuple[int, bytes | None]], runs: dict[str, str]
+) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the lines of the engine, and note the runs of the others."""
+    for number, line in lines:
+        if line is None or RUN_ENDED not in line or has_marker(line):
+            yield number, line
+        elif (run := _RUN.search(line)) and (trace := _TRACE.search(line)):
+            runs[trace[1].decode()] = run[1].decode()
 
 
 def _inject_again(recalls: list[Logged], second: Logged) -> None:
@@ -203,14 +223,108 @@ def placed(recalls: Sequence[Logged], recordings: Sequence[Recording]) -> Placed
     return Placed(found, without)
 
 
-def sessions_of(logs: Sequence[Path], home: Path) -> dict[str, str]:
-    """Return the session of each recall by file and line (``gateway.log:7``), by the host's transcripts.
+class Apart(NamedTuple):
+    """Which recalls of a log that several gateways write are of one host, by the runs that its trajectories have.
+
+    ``own`` has their sessions by file and line, ``others`` the traces of all other ones of so many ``recalls``.
+    ``databases`` are those of all engines that started.
+    """
+
+    own: dict[str, str]
+    others: frozenset[str]
+    recalls: int
+    databases: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Return what to say of it."""
+        others, engines = self.recalls - len(self.own), ", ".join(self.databases)
+        return (
+            f"another gateway writes this log: {others} of {counted(self.recalls, 'recall')} are not this host's "
+            f"(engines started on {engines})"
+        )
+
+
+def apart(log: Log, home: Path) -> Apart | None:
+    """Return whose the recalls of a log are; None unless another gateway made some.
+
+    Runs decide only if the engine named several databases at its starts: a host forgets runs of its own.
+    """
+    databases = tuple(sorted({names[0] for _, _, names in log.engines}))
+    if len(databases) < 2:
+        return None
+    mine = runs_of(home)
+    runs = [log.runs.get(one.trace or "") for one in log.recalls]
+    if all(run is None or run in mine for run in runs):
+        return None
+    pairs = list(zip(log.recalls, runs, strict=True))
+    own = {one.where: mine[run] for one, run in pairs if run in mine}
+    others = frozenset(one.trace for one, run in pairs if run not in mine and one.trace)
+    return Apart(own, others, len(pairs), databases)
+
+
+def leave_own(log: Log, home: Path, store: Path) -> None:
+    """Leave out what other gateways wrote into a log, with a note; ``store`` is the host's own database."""
+    if (found := apart(log, home)) is None:
+        return
+    log.recalls = [one._replace(session=found.own[one.where]) for one in log.recalls if one.where in found.own]
+    log.engines = [each for each in log.engines if Path(each[2][0]) == store]
+    log.notes.append(f"{found.sentence}: left out")
+    if not log.recalls:
+        raise UnusableInput(f"{home}: has none of the runs in its log: {found.sentence}")
+
+
+def databases_in(files: Iterable[Path]) -> list[str]:
+    """Return the databases on which engines started in logs, the last one last."""
+    found = dict[str, None]()
+    for file in sorted(filter(Path.is_file, files), key=lambda file: file.stat().st_mtime_ns):
+        with opened(str(file)) as lines:
+            for _, line in lines:
+                if started := _STARTED.search(line or b""):
+                    name = started[1].decode("utf-8", "replace")
+                    found.pop(name, None)
+                    found[name] = None
+    return list(found)
+
+
+def require_own(name: Path, files: Sequence[Path], home: Path) -> str | None:
+    """Return a warning if engines of several databases started in a log, and nothing tells whose its recalls are.
+
+    Raises :class:`UnusableInput` if another gateway made some of the last :data:`RECENT` recalls.
+    """
+    databases = databases_in(files)
+    if len(databases) < 2:
+        return None
+    mixed = f"{name}: engines started on {', '.join(databases)}, and nothing tells their recalls apart"
+    try:
+        log = read_log(filter(Path.is_file, files))
+        log.recalls = log.recalls[-RECENT:]
+        found = apart(log, home)
+    except LabError as error:
+        return f"{mixed}: {error}"
+    if found is not None:
+        raise UnusableInput(f"{name}: {found.sentence}; give each gateway its own logging.file")
+    return None if any(one.trace in log.runs for one in log.recalls) else mixed
+
+
+class Whose(NamedTuple):
+    """The session of each recall by file and line (``gateway.log:7``), and the traces of other gateways' recalls."""
+
+    sessions: dict[str, str]
+    others: frozenset[str] = frozenset()
+
+
+def whose(logs: Sequence[Path], home: Path) -> Whose:
+    """Return of which sessions of a home the recalls in logs are, by the host's runs or transcripts.
 
     A recall whose turn is not stored has none. Raises :class:`UnusableInput` if there is no usable receipt with a time,
     or no transcript.
     """
-    found = placed(read_log(logs).recalls, read_library(home, OPENCLAW).recordings)
-    return {one.where: key.rpartition("/")[0] for key, one in found.at.items()}
+    log = read_log(logs)
+    if (found := apart(log, home)) is not None:
+        return Whose(found.own, found.others)
+    turns = placed(log.recalls, read_library(home, OPENCLAW).recordings)
+    return Whose({one.where: key.rpartition("/")[0] for key, one in turns.at.items()})
 
 
 def untangled(at: Mapping[str, Logged], equal: Callable[[str, Logged], bool]) -> tuple[dict[str, Logged], int]:

@@ -7,7 +7,7 @@ import math
 import re
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from lab.canary.audit.check import (
 )
 from lab.canary.audit.copies import Copies, Pairs, in_reading_order, is_stream
 from lab.canary.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
-from lab.canary.audit.log_line import FAILED, LogLine, entries_in, payload, read_lines
+from lab.canary.audit.log_line import FAILED, STARTED, LogLine, entries_in, payload, read_lines
 from lab.canary.audit.sessions import DAMAGE, GAP, NAMED, SCOPE, TRANSCRIPT, Key, Sessions
 from lab.canary.audit.status import with_known_reasons
 from lab.canary.audit.tally import Tally
@@ -53,6 +53,7 @@ def audit(
     tell: Callable[[str], None] | None = None,
     since: datetime | None = None,
     sessions: Mapping[str, str] | None = None,
+    others: Container[str] = (),
     ended: bool = False,
     now: float | None = None,
 ) -> dict[str, Any]:
@@ -61,14 +62,15 @@ def audit(
     Logs with more information per line are read first (:mod:`lab.canary.audit.copies`), and otherwise in the given
     order. All damaged lines are counted, and the first ``listed`` of them are listed. ``tell`` receives progress
     messages. Lines before ``since`` are left out; a line without a time has that of the line before it. ``sessions``
-    names the session of lines that name none, by file and line (``gateway.log:7``). ``ended`` says that the logs end by
+    names the session of lines that name none, by file and line (``gateway.log:7``). Lines with a trace id of ``others``
+    are of another gateway: counted, and left out. ``ended`` says that the logs end by
     a decision made without them, so that open sessions count as they are; so they do if the last line is older than a
     pause that ends a session, at ``now`` in seconds since 1970. Raises :class:`UnusableInput` for a missing
     or unreadable file, and for ``since`` where no line has a time.
     """
     _require_readable(logs)
     since_time = since.timestamp() if since else -math.inf
-    reading = _Reading(listed, several=len(logs) > 1, since=since_time, sessions=sessions or {})
+    reading = _Reading(listed, several=len(logs) > 1, since=since_time, sessions=sessions or {}, others=others)
     if len(logs) == 1:
         reading.read(logs[0], None, tell)
     else:
@@ -105,9 +107,13 @@ def _is_audit(path: Path) -> bool:
 class _Reading:
     """The state of an audit: the counts so far."""
 
-    def __init__(self, listed: int, *, several: bool, since: float, sessions: Mapping[str, str]) -> None:
+    def __init__(
+        self, listed: int, *, several: bool, since: float, sessions: Mapping[str, str], others: Container[str]
+    ) -> None:
         self._since = since
-        self._names = sessions
+        self._names, self._others = sessions, others
+        # Lines of other gateways by marker, and the starts of engines by database.
+        self._elsewhere, self._databases = Counter[str](), Counter[str]()
         self.sessions = Sessions()
         self._files: dict[str, dict[str, Any]] = {}
         self._damage = Damage(listed)
@@ -206,6 +212,11 @@ class _Reading:
     def _count(self, entry: LogLine, where: str) -> str:
         """Count a line, and return the name of its marker."""
         name = entry.name or ""
+        if not name and (started := STARTED.match(entry.rest.lstrip())):
+            self._databases[started["db"]] += 1
+        if entry.trace is not None and entry.trace in self._others:
+            self._elsewhere[name] += 1
+            return name
         key: Key | None = (NAMED, entry.session) if entry.session else None
         is_recall = False
         if name == RECALL:
@@ -262,6 +273,8 @@ class _Reading:
             "sessions": self.sessions.as_json(),
             **self._tally.as_json(self._markers[FAILED]),
             **unknown_formats(self._unknown),
+            **({"databases": dict(self._databases)} if len(self._databases) > 1 else {}),
+            **({"elsewhere": {"recalls": self._elsewhere[RECALL]}} if self._elsewhere else {}),
         }
 
 

@@ -314,12 +314,15 @@ def marked(data: bytes, parts: Parts, also: tuple[bytes, ...] = ()) -> Iterator[
 class MarkedLines:
     """An iterator over ``(line number, bytes)`` of the lines with a marker; bytes is None for a line that is too long.
 
+    In a log of one record a line, lines with one of ``also`` are yielded as well.
+
     ``lines`` and ``bytes`` count what was read so far. ``broken`` says why reading ended early, if a gzip file is
     truncated or damaged; everything before the damage is read.
     """
 
-    def __init__(self, stream: Readable, packing: str | None = None) -> None:
+    def __init__(self, stream: Readable, packing: str | None = None, also: tuple[bytes, ...] = ()) -> None:
         self.lines = self.bytes = 0
+        self._also = also
         self.broken: str | None = None
         # Whether the log begins as text does, and with lines of a gateway. A line with a marker is one, wherever it is.
         self.is_text = self.of_gateway = True
@@ -394,7 +397,7 @@ class MarkedLines:
     def _within(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the lines with a marker in a piece that begins at the start of a line."""
         before = self.lines
-        for number, line in marked(data, self._parts):
+        for number, line in marked(data, self._parts, self._also):
             self.lines = before + number - 1
             yield before + number, line
         self.lines = before + data.count(b"\n")
@@ -420,9 +423,9 @@ def _find_marker(data: bytes, begin: int, others: list[bytes]) -> int:
 
 
 @contextmanager
-def opened(name: str) -> Iterator[MarkedLines]:
+def opened(name: str, also: tuple[bytes, ...] = ()) -> Iterator[MarkedLines]:
     """Open a log: a file, a pipe, or ``-`` for stdin. Compressed data is recognized by its first bytes."""
     if name != STDIN:
         require_finite(Path(name), pipes=True)
     with reading(name), sys.stdin.buffer if name == STDIN else Path(name).open("rb") as file:
-        yield MarkedLines(*unpacked(file))
+        yield MarkedLines(*unpacked(file), also)

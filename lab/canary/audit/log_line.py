@@ -73,6 +73,8 @@ _MOST_BESIDE = 8
 _FIELD_NAMES = ("field", "name", "key")
 _lenient_decoder = json.JSONDecoder(strict=False)
 FAILED = "autoRecall failed"
+# What the engine says when it starts.
+STARTED = regex(r"registered \(db=(?P<db>[^,]*), table=(?P<table>[^,]*), model=(?P<model>[^,]*)")
 _SESSION = regex(r"\bsession(?:_?(?:key|id))?[=:]\s?\"?([^\s\]\",;)]+)", re.IGNORECASE)
 _COLOUR = regex(r"^(?:\x1b\[[0-9;]*m)+")
 _COLOUR_BEHIND = regex(r"(?:\x1b\[[0-9;]*m|\s)+\Z")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import heappop, heappush
 from pathlib import Path
@@ -63,15 +63,18 @@ class Recall(NamedTuple):
     high: float
 
 
-def waits(logs: Sequence[str], home: Path, since: datetime | None = None) -> dict[str, Any]:
+def waits(
+    logs: Sequence[str], home: Path, since: datetime | None = None, others: Container[str] = ()
+) -> dict[str, Any]:
     """Return the figures ``latency`` of an audit: bounds of the recalls in logs, by the trajectories of a home.
 
-    Each quantile has a ``low`` and a ``high`` bound in ms with its interval; None if there are too few recalls. Raises
-    :class:`UnusableInput` for stdin, which cannot be read again, and for a home that cannot be read.
+    Each quantile has a ``low`` and a ``high`` bound in ms with its interval; None if there are too few recalls. Lines
+    with a trace id of ``others`` are left out. Raises :class:`UnusableInput` for stdin, which cannot be read again, and
+    for a home that cannot be read.
     """
     if STDIN in logs:
         raise UnusableInput("--home: the log is read twice, which stdin cannot be; name a file")
-    receipts = sorted(set(_receipts(logs, since.timestamp() if since else -math.inf)))
+    receipts = sorted(set(_receipts(logs, since.timestamp() if since else -math.inf, others)))
     return bounded(receipts, spans(home))
 
 
@@ -120,12 +123,14 @@ def _bounds(low: Sequence[float], high: Sequence[float], share: float) -> dict[s
     return {name: value._asdict() if value else None for name, value in found.items()}
 
 
-def _receipts(logs: Sequence[str], since: float) -> Iterator[Receipt]:
+def _receipts(logs: Sequence[str], since: float, others: Container[str]) -> Iterator[Receipt]:
     for name in logs:
         with opened(name) as lines:
             for _, entry in entries_in(lines):
                 # A time in whole seconds, as on a console, bounds nothing.
                 if entry is None or entry.name != RECALL or entry.time is None or entry.time.is_integer():
+                    continue
+                if entry.trace in others:
                     continue
                 try:
                     receipt = payload(entry)
@@ -135,8 +140,25 @@ def _receipts(logs: Sequence[str], since: float) -> Iterator[Receipt]:
                     yield Receipt(round(1000 * entry.time), receipt.get("skipped") is True)
 
 
+def runs_of(home: Path) -> dict[str, str]:
+    """Return the session of each run that a host recorded."""
+    names = (name.partition(" ") for _, name, _ in _events(home))
+    return {run: session for session, _, run in names}
+
+
 def spans(home: Path) -> list[Span]:
     """Return the spans of all turns that a host recorded; a turn that never began to answer has none."""
+    found, begun = list[Span](), dict[str, int]()
+    for ms, run, is_start in sorted(_events(home)):
+        if is_start:
+            begun[run] = ms
+        elif run in begun:
+            found.append(Span(begun.pop(run), ms))
+    return found
+
+
+def _events(home: Path) -> list[tuple[int, str, bool]]:
+    """Return the time in ms of each event, the ids of its session and its run, and whether it is before the hook."""
     events = list[tuple[int, str, bool]]()
     locations = find(home).locations
     for database in dict.fromkeys(file for location in locations for file in location.databases):
@@ -144,13 +166,7 @@ def spans(home: Path) -> list[Span]:
     folders = dict.fromkeys(file.parent for location in locations for file in location.transcripts)
     for file in (file for folder in folders for file in sorted(folder.glob(FILES))):
         events += _of_file(file)
-    found, begun = list[Span](), dict[str, int]()
-    for ms, run, is_start in sorted(events):
-        if is_start:
-            begun[run] = ms
-        elif run in begun:
-            found.append(Span(begun.pop(run), ms))
-    return found
+    return events
 
 
 def _of_database(connection: sqlite3.Connection) -> list[tuple[int, str, bool]]:
@@ -160,7 +176,7 @@ def _of_database(connection: sqlite3.Connection) -> list[tuple[int, str, bool]]:
         f"SELECT created_at, session_id || ' ' || run_id, substr(event_json, 1, {_HEAD}) FROM {TABLE} "  # noqa: S608 - our own names
         "WHERE run_id IS NOT NULL"
     )
-    return [(ms, str(run), kind == BEFORE) for ms, run, head in rows if (kind := _kind(head)) is not None]
+    return [(ms, run.decode(), kind == BEFORE) for ms, run, head in rows if (kind := _kind(head)) is not None]
 
 
 def _of_file(file: Path) -> Iterator[tuple[int, str, bool]]:

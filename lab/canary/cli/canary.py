@@ -147,6 +147,7 @@ def run(
     back.
     """
     from lab.base.config_resolve import real
+    from lab.canary.agree.logged import require_own
     from lab.canary.rollout.follow import Follower, log_files
     from lab.canary.rollout.journal import State
     from lab.canary.rollout.run import Plan, require_unswitched, run_canary
@@ -175,6 +176,8 @@ def run(
     )
     if not Follower(log_files(found)).as_json():
         announce(f"{found}: does not exist yet; without receipts in it there is no verdict")
+    if mixed := require_own(found, log_files(found)(), real(config).parent):
+        announce(f"WARNING: {mixed}")
     if schedule is not None:
         require_schedule(plan, schedule)
     if not write:
@@ -424,6 +427,7 @@ def watch(
     not downgraded.
     """
     from lab.base.config_resolve import real
+    from lab.canary.agree.logged import require_own
     from lab.canary.rollout.change import resolved_object, slot_to_go_back_to, target_of
     from lab.canary.rollout.downgrade import Downgrade
     from lab.canary.rollout.evidence import ERROR_LIMIT, RECALLS
@@ -480,6 +484,8 @@ def watch(
     for file in (found, control):
         if file is not None and not log_files(file)():
             announce(f"{file}: does not exist yet; it is read as soon as it does")
+    if mixed := require_own(found, log_files(found)(), home):
+        announce(f"WARNING: {mixed}")
     if target_of(resolved, slot).known is None:
         announce(
             f"WARNING: --to {slot}: neither {config} nor a folder of its host says that the host has this plugin; "

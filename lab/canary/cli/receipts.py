@@ -96,7 +96,7 @@ def audit(
     Other lines of the logs are ignored. The audit contains counts, shares and line numbers, never texts of memories.
     """
     from lab.base.files import dump_json, write_atomically
-    from lab.canary.agree.logged import sessions_of
+    from lab.canary.agree.logged import Whose, whose
     from lab.canary.audit.audit import audit as read_logs
     from lab.canary.audit.audit import require_replaceable
     from lab.canary.audit.lines import STDIN
@@ -105,12 +105,14 @@ def audit(
 
     if out is not None:
         require_replaceable(out, logs)
-    names = sessions_of([Path(log) for log in logs], home) if home is not None and STDIN not in logs else None
-    result = read_logs(logs, listed=listed, tell=announce, since=since, sessions=names, now=time.time())
+    found = whose([Path(log) for log in logs], home) if home is not None and STDIN not in logs else Whose({})
+    result = read_logs(
+        logs, listed=listed, tell=announce, since=since, sessions=found.sessions, others=found.others, now=time.time()
+    )
     if reason := unreadable(result):
         raise UnusableInput(reason)
     if home is not None:
-        result["latency"] = waits(logs, home, since)
+        result["latency"] = waits(logs, home, since, found.others)
     if out is not None:
         write_atomically(out, dump_json(result))
     empty, damaged = nothing_found(result), result["damage"]["lines"]

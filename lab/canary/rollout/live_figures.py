@@ -19,7 +19,7 @@ from lab.base.regex import regex
 from lab.canary.audit.check import CAPTURE, RECALL, SKIPS, Damaged, check_recall
 from lab.canary.audit.copies import Pairs
 from lab.canary.audit.lines import MARKER, MAX_LINE, has_marker
-from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
+from lab.canary.audit.log_line import FAILED, STARTED, LogLine, payload, read_lines
 from lab.canary.audit.status import (
     BACKEND,
     EMPTY,
@@ -170,6 +170,8 @@ class Gateway:
         self._before: list[str] = list(state.get("before", ()))
         self._scopes = OrderedDict[str, int](state.get("scopes", {}))
         self._empty_row = int(state.get("empty_row", 0))
+        # The databases on which engines started.
+        self.databases = list[str](state.get("databases", ()))
         self._pairs = Pairs.restored(state.get("pairs", ()))
         self._calls = deque[str](state.get("calls", ()), maxlen=MOST_CALLS)
         self._open = OrderedDict[str, _Conversation]()
@@ -191,6 +193,7 @@ class Gateway:
             "before": list(self._before),
             "scopes": dict(self._scopes),
             "empty_row": self._empty_row,
+            "databases": self.databases,
             "pairs": self._pairs.state(),
             "calls": list(self._calls),
             "conversations": {
@@ -288,6 +291,8 @@ class Gateway:
             self._hear(entry)
             n["warnings"] += 1
             yield from self.failure()
+        elif entry.name == "" and (started := STARTED.match(entry.rest.lstrip())):
+            self.databases = list(dict.fromkeys((*self.databases, started["db"])))[:MOST_NAMES]
 
     def _hear(self, entry: LogLine) -> None:
         """Note that the engine logged a recall; a time without a zone cannot be compared with that of a transcript."""

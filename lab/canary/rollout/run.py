@@ -19,7 +19,7 @@ from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, read_json, write_atomically
 from lab.base.formatting import Announce, counted, duration, silent
 from lab.base.shape import to_json
-from lab.canary.agree.logged import sessions_of
+from lab.canary.agree.logged import whose
 from lab.canary.audit.audit import audit as read_logs
 from lab.canary.audit.sessions import SCOPE
 from lab.canary.audit.waits import waits
@@ -314,7 +314,7 @@ def look(kept: Path, ended: bool, state: State, outcome: Outcome) -> dict[str, A
     if not found["sessions"]["by"][SCOPE]:
         return found
     try:
-        names = sessions_of([kept], state.config.parent)
+        names = whose([kept], state.config.parent).sessions
     except LabError as error:
         outcome.note(f"recalls without a session count by scope, and sessions by pauses: {error}")
         return found

@@ -29,6 +29,7 @@ from lab.canary.agree.logged import (
     Logged,
     Placed,
     difference,
+    leave_own,
     placed,
     read_log,
     since_last_change,
@@ -182,6 +183,7 @@ def shadow(
     # The log is read first, so that the snapshot has the turns of all its recalls.
     files = log_files(home.log)()
     log = read_log(files)
+    leave_own(log, home.path, home.store)
     before = [open_snapshot(path) for path in snapshots(out / SNAPSHOTS)[-1:]]
     newest = replace(home, log=max(files, key=lambda file: file.stat().st_mtime_ns))
     taken = take(newest, out / SNAPSHOTS, date=date, created=date, like=next(iter(before), None), announce=announce)

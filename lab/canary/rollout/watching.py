@@ -19,6 +19,7 @@ from typing import Any
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.base.formatting import Announce, silent
+from lab.canary.agree.logged import databases_in
 from lab.canary.audit.status import EMPTY, SKIPPED
 from lab.canary.rollout.commands import raised
 from lab.canary.rollout.downgrade import Downgrade, change_back, downgrade, left_over, slot_of
@@ -267,6 +268,7 @@ class Watch:
         else:
             self.watched = Watched(plan.limits, control=plan.control is not None, recalls=plan.recalls)
             self.watched.canary.since = time.time() if plan.turns else None
+            self.watched.canary.databases = databases_in(log_files(plan.canary.log)())[-1:]
         places = saved["places"] if saved else {}
         since = float(saved["saved"]) if saved else 0.0
         self._followed: list[tuple[str, bool, Follower | Databases]] = []
@@ -342,6 +344,9 @@ class Watch:
         if canary.unknown:
             named = ", ".join(f"{name} {count}" for name, count in sorted(canary.unknown.items()))
             said.append(f"receipts have reasons that this version does not know: {named}")
+        if len(canary.databases) > 1:
+            named = ", ".join(canary.databases)
+            said.append(f"engines started on {named}: if these are two gateways, all figures mix them; see --log")
         damaged, sound = canary.counts["damaged"], canary.recalls
         if damaged >= DAMAGED_LEAST and damaged > DAMAGED * (damaged + sound):
             said.append(f"{damaged} of {damaged + sound} receipts cannot be read: does this version know the engine's?")
