@@ -245,7 +245,8 @@ def verify(
         for title, texts in (("environment", found.environment), ("left out", found.left_out)):
             for text in texts:
                 emit(f"{title}: {text}")
-        emit(f"compared: {', '.join(f'{number:,} {what}' for what, number in found.compared.items())}")
+        compared = [counted(number, what.removesuffix("s")) for what, number in found.compared.items()]
+        emit(f"compared: {', '.join(compared) or 'nothing'}")
         emit_folded(f"This does not show: {'; '.join(found.does_not_show)}.")
 
     return Result(found, show, error=typer.Exit(1) if found.differences else None)

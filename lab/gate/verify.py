@@ -223,7 +223,7 @@ def _replay(run: RunDirectory, recordings: Path | None, jobs: int, announce: Ann
     """Replay the recordings of a run with its settings and arms, and compare receipts and judgements row by row."""
     try:
         request = _request(run.manifest, recordings)
-        plan, hosted = _plan(run.manifest, request)
+        plan, hosted, roots = _plan(run.manifest, request)
     except (LabError, AttributeError, TypeError, ValueError) as error:
         changed = list(_changed_files(run.manifest, recordings))
         if recordings and not changed:
@@ -232,8 +232,8 @@ def _replay(run: RunDirectory, recordings: Path | None, jobs: int, announce: Ann
         found.left_out.append(f"the replay: {error}")
         return
     if hosted:
-        found.left_out.append(f"the replay of {', '.join(hosted)}, which run outside the lab")
-    here = environment(*plan.code_roots())
+        found.left_out.append(f"the replay of {', '.join(hosted)}: no program outside the lab is started")
+    here = environment(*roots)
     made_with = run.manifest.environment
     found.environment += [*decisive(made_with, here), *tolerated(made_with, here)]
     before, after = (to_json(resolved) for resolved in (run.manifest.resolved, resolved_of(plan.resolved())))
@@ -277,17 +277,17 @@ def _changed_files(manifest: Manifest, recordings: Path | None) -> Iterator[str]
             yield from _differing(f"recordings.{name}", recorded, sha256_file(file))
 
 
-def _plan(manifest: Manifest, request: ReplayRequest) -> tuple[Plan, list[str]]:
-    """Return the plan of a run's arms that this process can replay, and the names of the others.
+def _plan(manifest: Manifest, request: ReplayRequest) -> tuple[Plan, list[str], tuple[str, ...]]:
+    """Return the plan of a run's arms that this process can replay, the names of the others, and the modules of all.
 
     The manifest may come from others: no program that it names is started, and no address is queried.
     """
     arms = [to_json(arm) for arm in manifest.resolved.arms]
     plan = make_plan(request, arms=arms, cached=True)
-    hosted = [arm.name for arm in plan.arms if is_hosted(arm)]
+    hosted, roots = [arm.name for arm in plan.arms if is_hosted(arm)], plan.code_roots()
     if hosted:
         plan = make_plan(request, arms=[arm for arm in arms if arm["name"] not in hosted], cached=True)
-    return replace(plan, embedder=from_cache_alone(plan.embedder)), hosted
+    return replace(plan, embedder=from_cache_alone(plan.embedder)), hosted, roots
 
 
 def _judgements(run: RunDirectory, made: bytes) -> Iterator[str]:
@@ -327,7 +327,7 @@ def _receipts(run: RunDirectory, replayed: RunDirectory, found: _Found) -> Itera
                 f"{len(arm.changed):,} of {arm.turns:,} turns of {arm.arm} differ from the receipts, the first is "
                 f"{first.turn} ({', '.join(first.columns)})"
             )
-    if found.differences or found.environment or any(arm.changed for arm in result.arms):
+    if result.only_before or found.differences or found.environment or any(arm.changed for arm in result.arms):
         return
     for conversation in result.common.same:
         name = run.name_of(run.receipts(conversation))

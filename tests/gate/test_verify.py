@@ -421,6 +421,36 @@ def test_honest_environments_are_equal(made: Path, home: Path) -> None:
     assert (found.differences, found.environment, found.left_out) == ((), (), ())
 
 
+HOST = """
+class Host:
+    about = {"name": "host", "version": "1", "probes": "same"}
+
+    def __init__(self, hello):
+        self.kept = {}
+
+    def remember(self, memories):
+        self.kept.update((memory["key"], memory["text"]) for memory in memories)
+
+    def recall(self, request):
+        return [{"id": key, "text": self.kept[key]} for key in list(self.kept)[:2]]
+"""
+
+
+@pytest.mark.process
+def test_program_that_a_manifest_names_is_not_started(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    (home / "host.py").write_text(HOST, "utf-8")
+    arms = (FIRST, QUOTA, f"live=exec:{sys.executable} -m lab.systems.external.host host:Host")
+    recordings = str(home / "datasets" / "operators")
+    run_replay(ReplayRequest(recordings, "lab", arms, embedder="hashing", hard_rules=1, limit=1), home / "hosted")
+    write_verdict(judge(read_policy(str(home / "mine.toml")), open_run(home / "hosted")), home / "hosted")
+    (home / "host.py").write_text("import pathlib; pathlib.Path('started').touch()", "utf-8")
+    found = verify(home / "hosted" / "verdict.json")
+    assert (found.differences, found.environment) == ((), ())
+    assert found.left_out == ("the replay of live: no program outside the lab is started",)
+    assert not (home / "started").exists()
+
+
 def _lab(*words: str | Path) -> Any:
     return CliRunner().invoke(app, ["gate", "verify", *map(str, words)])
 
