@@ -298,7 +298,7 @@ def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: A
     if plan.golden:
         tell(f"golden check: {plan.golden}")
         outcome.golden = _golden(plan, outcome)
-    audit = timed(window.audit, plan.out / KEPT_LINES, state, outcome)
+    audit = _timed(window.audit, plan, state, outcome)
     write_atomically(plan.out / AUDIT, dump_json(audit))
     # Until it is rolled back, the switch that was made is what there is to undo.
     judged = judge(plan.policy, audit=audit, audit_file=plan.out / AUDIT)
@@ -323,17 +323,17 @@ def look(kept: Path, ended: bool, state: State, outcome: Outcome) -> dict[str, A
 
 def _is_decided(found: dict[str, Any], plan: Plan, state: State, outcome: Outcome, tell: Announce) -> bool:
     """Return whether the sessions that are over are enough for a GO or a NO-GO."""
-    verdict = judge(plan.policy, audit=timed(found, plan.out / KEPT_LINES, state, outcome))
+    verdict = judge(plan.policy, audit=_timed(found, plan, state, outcome))
     if verdict.status not in (PASS, FAIL):
         return False
     tell(f"decided: {WORDS[verdict.status]} after {counted(found['sessions']['closed'], 'session')}")
     return True
 
 
-def timed(audit: dict[str, Any], kept: Path, state: State, outcome: Outcome) -> dict[str, Any]:
-    """Return the audit of the kept lines with bounds of what recalls took, if the host recorded its turns."""
+def _timed(audit: dict[str, Any], plan: Plan, state: State, outcome: Outcome) -> dict[str, Any]:
+    """Return the audit of the window with bounds of what recalls took, if the host recorded its turns."""
     try:
-        found = waits([str(kept)], state.config.parent)
+        found = waits([str(plan.out / KEPT_LINES)], state.config.parent)
     except LabError as error:
         outcome.note(f"what the recalls took is unknown: {error}")
         return audit

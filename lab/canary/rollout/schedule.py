@@ -29,7 +29,7 @@ from lab.canary.rollout.commands import raised, restart_gateway
 from lab.canary.rollout.follow import KEPT_LINES, Follower, log_files, watch
 from lab.canary.rollout.journal import State, now
 from lab.canary.rollout.recover import RolledBack
-from lab.canary.rollout.run import Outcome, Plan, keep, look, require_effect, require_unswitched, run_canary, timed
+from lab.canary.rollout.run import Outcome, Plan, keep, look, require_effect, require_unswitched, run_canary
 from lab.compare.randomised import LEAST, MOST, drawn
 from lab.gate.line import FAIL
 from lab.gate.outputs import write_verdict
@@ -216,12 +216,10 @@ def _judged(plan: Plan, schedule: Schedule, done: Sequence[tuple[bool, Path]], o
         write_atomically(plan.out / name, lines, private=True)
     is_over = len(done) == schedule.blocks
     state = State(plan.change.config)
-
-    def audited(name: str) -> dict[str, Any]:
-        return timed(look(plan.out / name, is_over, state, outcome), plan.out / name, state, outcome)
-
-    found = audited(KEPT_LINES)
-    other = audited(CONTROL_LINES) if any(not switched for switched, _ in done) else None
+    # Without what recalls took: its intervals take recalls as independent, and those of a block share its load.
+    found = look(plan.out / KEPT_LINES, is_over, state, outcome)
+    has_others = any(not switched for switched, _ in done)
+    other = look(plan.out / CONTROL_LINES, is_over, state, outcome) if has_others else None
     if is_over:
         found["schedule"] = {"seed": schedule.seed, "blocks": [_figures(*block) for block in done]}
     write_atomically(plan.out / AUDIT, dump_json(found))

@@ -11,15 +11,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from lab.base.config_resolve import real
 from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.base.files import dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.base.formatting import Announce, silent
-from lab.canary.agree.logged import databases_in
+from lab.canary.agree.logged import apart, databases_in, read_log
 from lab.canary.audit.status import EMPTY, SKIPPED
 from lab.canary.rollout.commands import raised
 from lab.canary.rollout.downgrade import Downgrade, change_back, downgrade, left_over, slot_of
@@ -64,6 +66,8 @@ STATE, RECEIPT = "state.json", "watch.json"
 PAUSE, PAGE_EVERY, SAY_EVERY, SAY_NEW = 1.0, 15.0, 600.0, 60.0
 # Receipts that cannot be read, and their share, from which the watch warns that it sees too little.
 DAMAGED_LEAST, DAMAGED = 5, 0.05
+# Recalls after which those of another gateway are counted again.
+MIXED_EVERY = 20
 WATCHING, ENDED, ALARM = "watching", "ended", "alarm"
 # Turns with a repeat rate from which a mean is a baseline.
 LEAST_TURNS = 100
@@ -263,6 +267,9 @@ class Watch:
         # When the configuration of an alarm was written, until a downgrade is requested.
         self.config: list[int] | None = saved["config"] if saved else None
         self.status = ALARM if self.alarm else WATCHING
+        # What the log said of another gateway, and the number of recalls at which it is read again.
+        self._other: str | None = None
+        self._mixed_due = 0
         if saved:
             self.watched = Watched.restored(saved["watched"])
         else:
@@ -345,12 +352,22 @@ class Watch:
             named = ", ".join(f"{name} {count}" for name, count in sorted(canary.unknown.items()))
             said.append(f"receipts have reasons that this version does not know: {named}")
         if len(canary.databases) > 1:
-            named = ", ".join(canary.databases)
-            said.append(f"engines started on {named}: if these are two gateways, all figures mix them; see --log")
+            said.append(self._mixed())
         damaged, sound = canary.counts["damaged"], canary.recalls
         if damaged >= DAMAGED_LEAST and damaged > DAMAGED * (damaged + sound):
             said.append(f"{damaged} of {damaged + sound} receipts cannot be read: does this version know the engine's?")
         return said
+
+    def _mixed(self) -> str:
+        """Return what the log says of another gateway; it is read again after so many recalls, as it may be long."""
+        canary, plan = self.watched.canary, self.plan
+        if canary.recalls >= self._mixed_due:
+            self._mixed_due = canary.recalls + MIXED_EVERY
+            with suppress(LabError):
+                found = apart(read_log(log_files(plan.canary.log)()), real(plan.downgrade.config).parent)
+                self._other = found.sentence if found else None
+        named = self._other or f"engines started on {', '.join(canary.databases)}"
+        return f"{named}: the figures of two gateways are mixed; give each its own logging.file"
 
     def write(self) -> dict[str, Any]:
         """Replace ``watch.json``, and return what it holds."""

@@ -13,7 +13,10 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.canary.agree.logged import Log, apart, leave_own, read_log, require_own
 from lab.canary.audit.waits import AFTER, BEFORE
+from lab.canary.rollout.downgrade import Downgrade
+from lab.canary.rollout.evidence import Limits
 from lab.canary.rollout.live_figures import Gateway
+from lab.canary.rollout.watching import Arm, Watch, WatchPlan
 from tests.canary.rollout.conftest import CONFIG
 from tests.commands import run_here
 
@@ -119,7 +122,21 @@ def test_watch_and_run_refuse_a_log_that_another_gateway_writes(two: Path, words
     assert not (two / "out").exists()
 
 
-def test_watch_names_a_gateway_that_starts_later() -> None:
+def test_watch_counts_and_names_a_gateway_that_starts_later(two: Path) -> None:
+    config, log, out = two / "x" / "openclaw.json", two / "gateway.log", two / "out"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(lines[0])
+    watch = Watch(WatchPlan(Arm(log), Downgrade(config, "memory-core", "true", out), Limits(), 15_000))
+    assert not watch.warnings
+    with log.open("ab") as more:
+        more.writelines(lines[1:])
+    watch.look()
+    (said,) = watch.warnings
+    assert said.startswith("another gateway writes this log: 12 of 24 recalls are not this host's (engines started on ")
+    assert watch.as_json()["warnings"] == [said]
+
+
+def test_databases_of_engines_are_part_of_a_watch_state() -> None:
     gateway = Gateway({"databases": ["/x/lancedb"]})
     for name in ("x", "y", "y"):
         assert not gateway.log_line(started(START, name).encode())
