@@ -2,7 +2,7 @@
 
 A receipt names no turn, and since OpenClaw 2026.6 no transcript keeps the injected block. The host stores a user's
 message after the recall that it caused: 39 to 1,019 ms later on 2026.6.11 and 2026.9.6. So a receipt belongs to the
-first free user's turn that follows it.
+first free user's turn that follows it, of the session of its run where the log names that.
 """
 
 from __future__ import annotations
@@ -263,9 +263,19 @@ def apart(log: Log, home: Path) -> Apart | None:
     return Apart(own, others, len(pairs), databases)
 
 
+def name_sessions(log: Log, home: Path) -> None:
+    """Name the session of each recall whose line names none, if the host's trajectory has the run of its trace."""
+    mine = runs_of(home) if log.runs else {}
+    log.recalls = [
+        one if one.session is not None else one._replace(session=mine.get(log.runs.get(one.trace or "", "")))
+        for one in log.recalls
+    ]
+
+
 def leave_own(log: Log, home: Path, store: Path) -> None:
     """Leave out what other gateways wrote into a log, with a note; ``store`` is the host's own database."""
     if (found := apart(log, home)) is None:
+        name_sessions(log, home)
         return
     log.recalls = [one._replace(session=found.own[one.where]) for one in log.recalls if one.where in found.own]
     log.engines = [each for each in log.engines if Path(each[2][0]) == store]
@@ -323,6 +333,7 @@ def whose(logs: Sequence[Path], home: Path) -> Whose:
     log = read_log(logs)
     if (found := apart(log, home)) is not None:
         return Whose(found.own, found.others)
+    name_sessions(log, home)
     turns = placed(log.recalls, read_library(home, OPENCLAW).recordings)
     return Whose({one.where: key.rpartition("/")[0] for key, one in turns.at.items()})
 

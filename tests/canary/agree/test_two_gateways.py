@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.canary.agree.logged import Log, apart, leave_own, read_log, require_own
+from lab.canary.agree.logged import Log, apart, leave_own, read_log, require_own, whose
 from lab.canary.audit.waits import AFTER, BEFORE
 from lab.canary.rollout.downgrade import Downgrade
 from lab.canary.rollout.evidence import Limits
@@ -75,6 +75,33 @@ def test_recalls_of_the_other_gateway_are_counted_and_left_out(two: Path, name: 
     (note,) = log.notes
     assert note.startswith("another gateway writes this log: 12 of 24 recalls are not this host's (engines started on ")
     assert note.endswith("/x/lancedb, /y/lancedb): left out")
+
+
+def test_recalls_of_overlapping_turns_have_the_session_of_their_run(
+    tmp_path: Path, receipt: Callable[..., dict[str, Any]]
+) -> None:
+    """The message of the second recall is stored first, as by two processes on one home of 2026.6.11."""
+    sessions = tmp_path / "x" / "agents" / "main" / "sessions"
+    sessions.mkdir(parents=True)
+    lines = []
+    for at, (name, stored) in enumerate((("s", 200), ("t", 100))):
+        ms, trace = START + 7 + 50 * at, f"{at:032x}"
+        message = {"role": "user", "content": [{"type": "text", "text": "Where is the kiln?"}]}
+        header = {"type": "session", "version": 4, "id": name, "timestamp": iso(ms)}
+        turn = {"type": "message", "id": "m", "parentId": None, "timestamp": iso(START + stored), "message": message}
+        (sessions / f"{name}.jsonl").write_text(f"{json.dumps(header)}\n{json.dumps(turn)}\n", "utf-8")
+        event = {"type": BEFORE, "ts": iso(ms - 5), "sessionId": name, "runId": f"run-{name}"}
+        (sessions / f"{name}.trajectory.jsonl").write_text(json.dumps(event, separators=(",", ":")) + "\n", "utf-8")
+        lines.append(written(ms, f"openclaw-mem-engine:autoRecall.receipt {json.dumps(receipt(['m1']))}", trace))
+        lines.append(written(ms + 900, f"[agent] run run-{name} ended with stopReason=stop", trace))
+    log = tmp_path / "gateway.log"
+    log.write_text("".join(lines), "utf-8")
+    found = whose([log], tmp_path / "x").sessions
+    assert {where: name.partition("/")[0] for where, name in found.items()} == {f"{log}:1": "s", f"{log}:3": "t"}
+    # Without its run, a recall has the turn that was stored first.
+    log.write_text("".join(line for line in lines if "[agent]" not in line), "utf-8")
+    found = whose([log], tmp_path / "x").sessions
+    assert {where: name.partition("/")[0] for where, name in found.items()} == {f"{log}:1": "t", f"{log}:2": "s"}
 
 
 def test_a_store_that_moved_and_runs_that_a_host_forgot_are_no_second_gateway(two: Path) -> None:
