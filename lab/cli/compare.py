@@ -90,10 +90,12 @@ def _turning(run: RunDirectory, comparison: Comparison) -> dict[str, Turns]:
     """Return what turns each primary difference of two arms of one run that is shown."""
     if any(":" in arm for arm in (comparison.baseline, comparison.candidate)):
         return {}
-    from lab.compare.judgements import what_turns
+    from lab.compare.judgements import Reading, of_difference
 
+    reading = Reading()
+    pair = comparison.baseline, comparison.candidate
     found = {
-        one.measure: what_turns(run, comparison.baseline, comparison.candidate, one, family=comparison.family)
+        one.measure: of_difference(run, *pair, one, comparison.family, reading)
         for one in comparison.differences
         if one.p_holm is not None
     }

@@ -80,7 +80,7 @@ def demo(
         comparison = compare_arms(run, BASELINE, CANDIDATE, scores=scores)
         times = stages_of(run)
     with _step("gate", took):
-        verdict = judge(read_policy(POLICY), run)
+        verdict = judge(read_policy(POLICY), run, turns=True)
         write_verdict(verdict, run.path)
     found = {
         "run": str(out),

@@ -167,6 +167,7 @@ def judge(
                 audit_file=receipts,
                 control=beside,
                 control_file=control,
+                turns=True,
             )
 
         verdict = judge_run(judged)

@@ -70,6 +70,8 @@ def emit_verdict(
     emit_notes(notes(verdict))
     emit_action(action_of(verdict, asked, turn, shown=dict), {**named, **policy_place(verdict)})
     emit_notes(decided(verdict))
+    if verdict.turning:
+        emit_folded(verdict.turning)
     if audit := verdict.audit:
         period = f", {audit['first_time']} to {audit['last_time']}" if audit["first_time"] else ""
         emit_folded(f"{counted(audit['receipts'], 'receipt')}, {audit['answered']} with an answer{period}")

@@ -299,7 +299,7 @@ class Corrected(NamedTuple):
 
 def judge_compared(policy: Policy, rules: Sequence[Rule], data: Evidence) -> Iterator[Line]:
     """Yield one line per rule, each followed by the lines of its slices."""
-    tests = [test for rule in rules for test in _tests(rule, data)]
+    tests = [test for rule in rules for test in tests_of(rule, data)]
     # Beside nothing that was compared, there is nothing to accept.
     accepts = policy.unmeasured == ACCEPT and any(test.rule.critical and test.rule.kind in DECIDING for test in tests)
     corrected = _corrected(tests, policy)
@@ -324,14 +324,15 @@ def judge_compared(policy: Policy, rules: Sequence[Rule], data: Evidence) -> Ite
         yield from _slices(rule, data, policy)
 
 
-def _tests(rule: Rule, data: Evidence) -> Iterator[Tested]:
+def tests_of(rule: Rule, data: Evidence) -> Iterator[Tested]:
+    """Yield the comparisons of a rule, one for each value of a slice; none if its measure has no values."""
     pairs = data.paired(rule) if rule.kind in DIFFERENCES else None
     if pairs is None:
         return
     if rule.kind != "slice":
         yield Tested(rule, None, compared(pairs))
         return
-    members = _members(str(rule.of), data)
+    members = members_of(str(rule.of), data.slices)
     for value in rule.values or (sorted(members) if len(members) <= MAX_SLICE_VALUES else ()):
         part = part_of(pairs, members.get(value, set()))
         if part is not None:
@@ -364,16 +365,21 @@ def _arm(rule: Rule, policy: Policy) -> str | None:
     return policy.control.arm if rule.against == CONTROL_ARM and policy.control else None
 
 
+def decisive_of(tests: Sequence[Tested], policy: Policy) -> list[Tested]:
+    """Return the critical tests with enough conversations: those that share Holm's correction by family."""
+    return [test for test in tests if test.rule.critical and _has_enough(test.result, policy)]
+
+
 def _corrected(tests: Sequence[Tested], policy: Policy) -> dict[int, Corrected]:
     """Return the corrected p-values of the critical tests with enough conversations, by the id of their result."""
-    decisive = [test for test in tests if test.rule.critical and _has_enough(test.result, policy)]
+    decisive = decisive_of(tests, policy)
     sizes = Counter(test.rule.family for test in decisive)
     claims = Counter(test.rule.family for test in decisive if test.rule.kind in CLAIMS)
     worse: dict[int, float] = {}
     better: dict[int, float] = {}
     for family, size in sizes.items():
         own = [test for test in decisive if test.rule.family == family]
-        worse |= _holm([test for test in own if _is_beyond(test.rule, test.result, policy)], size, -1.0)
+        worse |= _holm([test for test in own if is_beyond(test.rule, test.result, policy)], size, -1.0)
         better |= _holm([test for test in own if test.rule.kind in CLAIMS], claims[family], 1.0)
     return {
         id(test.result): Corrected(
@@ -400,10 +406,10 @@ def _holm(tests: Sequence[Tested], family: int, side: float) -> dict[int, float]
 def p_of(rule: Rule, result: Compared, side: float) -> float:
     """Return the one-sided p that the candidate is better (``side`` 1) or worse (-1) than the rule requires."""
     sign = -1.0 if rule.direction == "lower" else 1.0
-    return sign_flip([side * value for value in result.sums(sign, -_threshold(rule))], one_sided=True)
+    return sign_flip([side * value for value in result.sums(sign, -threshold_of(rule))], one_sided=True)
 
 
-def _threshold(rule: Rule) -> float:
+def threshold_of(rule: Rule) -> float:
     """Return the threshold that the difference, oriented so that more is better, must exceed."""
     return rule.by if rule.kind in CLAIMS else -rule.margin
 
@@ -431,10 +437,10 @@ def _half_width(result: Compared, level: float) -> float:
     return t_quantile(1 - level, len(result.groups) - 1) * (result.estimate.standard_error or 0.0)
 
 
-def _is_beyond(rule: Rule, result: Compared, policy: Policy) -> bool:
+def is_beyond(rule: Rule, result: Compared, policy: Policy) -> bool:
     """Return whether the whole interval at ``fail_level`` lies on the wrong side of the threshold."""
     sign = -1.0 if rule.direction == "lower" else 1.0
-    return sign * result.estimate.mean + _half_width(result, policy.fail_level) < _threshold(rule)
+    return sign * result.estimate.mean + _half_width(result, policy.fail_level) < threshold_of(rule)
 
 
 def _few(result: Compared, policy: Policy) -> str:
@@ -470,7 +476,7 @@ def _difference(test: Tested, policy: Policy, corrected: Corrected) -> Line:
     if not _has_enough(result, policy):
         more = counted(max(_least(policy) - len(result.groups), 1), "more conversation")
         return _named(line(rule, INCONCLUSIVE, _few(result, policy), more, **numbers))
-    sign, threshold = -1.0 if rule.direction == "lower" else 1.0, _threshold(rule)
+    sign, threshold = -1.0 if rule.direction == "lower" else 1.0, threshold_of(rule)
     half_width = _half_width(result, policy.level)
     oriented = sign * result.estimate.mean
     low, high, confidence = result.estimate.mean - half_width, result.estimate.mean + half_width, 1 - 2 * policy.level
@@ -491,7 +497,7 @@ def _difference(test: Tested, policy: Policy, corrected: Corrected) -> Line:
     worse, better = corrected.worse, corrected.better
     if shown and (better is None or better <= policy.level):
         status = PASS
-    elif _is_beyond(rule, result, policy) and (not rule.critical or (worse is not None and worse <= policy.fail_level)):
+    elif is_beyond(rule, result, policy) and (not rule.critical or (worse is not None and worse <= policy.fail_level)):
         status = FAIL
     else:
         status = INCONCLUSIVE
@@ -550,10 +556,10 @@ def _limit(rule: Rule, values: Sequence[float]) -> Line:
     return line(rule, FAIL if over or under else PASS, why, candidate=value, n=len(values), limit=bounds(rule))
 
 
-def _members(key: str, data: Evidence) -> Mapping[str, set[str]]:
+def members_of(key: str, of_probes: Mapping[str, Mapping[str, str]]) -> Mapping[str, set[str]]:
     """Return the probes of each value of a slice."""
     members: dict[str, set[str]] = {}
-    for probe, slices in data.slices.items():
+    for probe, slices in of_probes.items():
         if key in slices:
             members.setdefault(slices[key], set()).add(probe)
     return members
@@ -563,7 +569,7 @@ def _slices(rule: Rule, data: Evidence, policy: Policy) -> Iterator[Line]:
     """Yield an exploratory line, never critical, for each value of the rule's slices with enough conversations."""
     advisory = replace(rule, critical=False)
     for key in rule.slices:
-        members = _members(key, data)
+        members = members_of(key, data.slices)
         if not 0 < len(members) <= MAX_SLICE_VALUES:
             names = sorted({name for slices in data.slices.values() for name in slices})
             why = f"has {len(members)} values, not 1 to {MAX_SLICE_VALUES}; slices: {', '.join(names) or 'none'}"

@@ -109,6 +109,7 @@ HEAD = {
     "maximum_receipts": Key(_whole_number(1), "Most answered recalls that the limits are meant for; more are noted."),
     "level": Key(LEVEL, "One-sided significance level of a pass; default .05."),
     "fail_level": Key(LEVEL, "Significance level of a fail; default: level. A smaller one makes false alarms rarer."),
+    "wrong_labels": Key(_whole_number(1), "A pass must take at least so many wrong judgements to turn."),
     "unmeasured": Key(
         _one_of("accept"),
         "accept: what the data cannot measure does not prevent a pass. Safety checks are never accepted so.",
@@ -361,6 +362,7 @@ class Policy:
     file: str | None = None
     control: Control | None = None
     unmeasured: str | None = None
+    wrong_labels: int | None = None
     other_pair: str = ""
 
     @property
@@ -372,11 +374,11 @@ class Policy:
     def key(self) -> str:
         """Return the sha256 of the content, independent of the file."""
         values = asdict(replace(self, file=None))
-        # It follows from the arms.
-        del values["other_pair"]
+        del values["other_pair"]  # It follows from the arms.
         # So that policies from before these keys keep their digest.
-        if self.unmeasured is None:
-            del values["unmeasured"]
+        for key in ("unmeasured", "wrong_labels"):
+            if values[key] is None:
+                del values[key]
         for rule in values["rules"]:
             for name in ("at_most_more_ms", "pass_limit"):
                 if rule[name] is None:

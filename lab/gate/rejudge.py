@@ -99,7 +99,14 @@ def judged_again(verdict: Verdict, folder: Path, run: RunDirectory | None, chang
             changed(f"{path}, the run that it was compared with, has changed since")
     against = _compared_with(verdict.against) if verdict.against else None
     audit = _audit_of(known, folder) if verdict.audit is not None else None
-    again = judge(policy or policies[-1], judged, against=against, audit=audit, control=control)
+    again = judge(
+        policy or policies[-1],
+        judged,
+        against=against,
+        audit=audit,
+        control=control,
+        turns=verdict.turns is not None,
+    )
     if verdict.audit is None:
         return again
     # What a canary did is beside its verdict, with the command that undoes it.

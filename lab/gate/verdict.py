@@ -30,6 +30,7 @@ from lab.base.set_registry import golden_beside
 from lab.base.shape import json_type, optional, to_json
 from lab.compare.comparable import equal_notes, named
 from lab.compare.paired import locate
+from lab.gate.labels import judged_labels, turning
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, deciding, lacking, line
 from lab.gate.measures import KINDS, evidence, judge_compared
 from lab.gate.policy import OF_AUDITS, Policy, Rule
@@ -78,8 +79,7 @@ def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, agains
         yield line(rule, FAIL, why, "if the change is intended, approve this run as the baseline", **numbers)
 
 
-# Durations of warm turns in milliseconds, by stage.
-Times = Mapping[str, Sequence[float]]
+Times = Mapping[str, Sequence[float]]  # Durations of warm turns in milliseconds, by stage.
 
 
 def judge_latency(
@@ -215,7 +215,6 @@ SCHEMA = "lab.verdict.v1"
 NO_AUDIT = "needs an audit of receipts", "add AUDIT"
 NOT_JUDGED = "to judge are not judged yet"
 
-
 # What settings are one of, by the last part of their key; rules may name them in only_where.
 NAMES_OF = {
     "scope": (*SCOPES,),
@@ -225,7 +224,6 @@ NAMES_OF = {
     "profile": PROFILES,
     "selectionMode": (*POLICIES,),
 }
-
 
 # The kinds of rules, by what judges them together; every kind of a policy stands here.
 JUDGED = (KINDS, ("receipts",), ("wait",), ("latency",), ("exact",))
@@ -242,6 +240,7 @@ class Verdict:
     ``trial`` holds the reasons why the results are not evidence. ``control`` answers whether the candidate is worth
     having beside the policy's control. ``judged`` has Judged@k of the compared arms: ``k``, ``shares`` and, if they
     differ, ``apart``. ``undone`` says that the judged canary was rolled back, so that nothing is left to roll back.
+    ``turns`` says by how many wrong judgements the verdict turns, if that was to be found.
     """
 
     policy: str
@@ -260,6 +259,7 @@ class Verdict:
     control: Answer | None = None
     judged: Mapping[str, Any] | None = None
     undone: str | None = None
+    turns: Mapping[str, Any] | None = None
 
     @property
     def unmeasured(self) -> list[str]:
@@ -277,6 +277,11 @@ class Verdict:
         if not self.passes_measured:
             return ""
         return " on what was measured" if self.status == PASS else " (pass on what was measured)"
+
+    @property
+    def turning(self) -> str:
+        """Return the sentence on how many wrong judgements turn this verdict; empty if none is known."""
+        return self.turns["sentence"] if self.turns and self.turns["status"] == self.status else ""
 
     @property
     def exit_code(self) -> int:
@@ -311,13 +316,15 @@ def judge(
     audit_file: Path | None = None,
     control: Mapping[str, Any] | None = None,
     control_file: Path | None = None,
+    turns: bool = False,
 ) -> Verdict:
     """Judge a run, an audit of receipts, or both, by a policy.
 
     ``against`` is another run; its arm with the candidate's name replaces the baseline. ``control`` is another audit,
     with which wait rules compare. ``audit_file`` and ``control_file`` are where the audits are, for the verdict to
-    name. If the input of a rule is missing, the rule's status is as ``without_data`` says. Raises what
-    :func:`lab.gate.measures.evidence` raises, and :class:`UnusableInput` if the input of every rule is missing.
+    name. ``turns`` looks for the wrong judgements that turn the verdict. If the input of a rule is missing, the rule's
+    status is as ``without_data`` says. Raises what :func:`lab.gate.measures.evidence` raises, and
+    :class:`UnusableInput` if the input of every rule is missing.
     """
     if against is not None and run is None:
         raise UnusableInput(f"policy {policy.name}: there is a run to compare with, but none to judge; add DIR")
@@ -333,17 +340,23 @@ def judge(
             _require_facts(rule, run, policy.candidate)
     lines: list[Line] = []
     judged_shares: Mapping[str, Any] | None = None
+    measured: list[Rule] = []
     for kinds in JUDGED:
         rules = [rule for rule in policy.rules if rule.kind in kinds]
         without_input = {rule: result for rule in rules if (result := _unjudged(policy, rule, run, against, audit))}
         judged = [rule for rule in rules if rule not in without_input]
         if judged and kinds is KINDS and run is not None:
             data = evidence(policy, judged, run, against)
-            judged_shares = data.judged
+            judged_shares, measured = data.judged, judged
             lines += judge_compared(policy, judged, data)
         elif judged:
             lines += _judged(policy, judged, run, against, audit, control)
         lines += without_input.values()
+    turning_it = None
+    if run is not None and measured and (turns or policy.wrong_labels):
+        turning_it = turning(policy, measured, run, against, lines)
+        if (labels := judged_labels(policy, turning_it)) is not None:
+            lines.append(labels)
     baseline = policy.baseline if run and not against else None
     return Verdict(
         policy.label,
@@ -374,6 +387,7 @@ def judge(
         _inputs(policy, run, against, audit, audit_file, control, control_file),
         answer_of(policy, lines),
         judged_shares,
+        turns=turning_it.as_json() if turning_it else None,
     )
 
 

@@ -81,4 +81,5 @@ def _test(test: Test) -> dict[str, str]:
         "difference": signed(line.difference) if line.difference is not None else "–",
         "interval": interval,
         "n": f"{line.n} / {line.conversations}" if line.n is not None else "–",
+        "turns": test.turns.bounds if test.turns else "–",
     }

@@ -139,11 +139,12 @@ def winners_table(league: League) -> Table:
                 f"{contest.conversations}",
                 f"{len(contest.below)} of {len(contest.against)}" if contest.is_testable else "too few conversations",
                 alike if contest.is_testable else "–",
+                contest.turns.bounds if contest.turns else "–",
             ]
         )
     headers = (
         *("set", "measure", "tokens", "winner", "share", "conversations", "shown to be below"),
-        "not shown to differ (p)",
+        *("not shown to differ (p)", "turns if wrong"),
     )
     return Table("Who wins at each budget", headers, rows)
 

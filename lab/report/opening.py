@@ -88,6 +88,7 @@ def opening_of(
     judged = verdict.judged or {}
     beside = [
         *([sentence(in_percent(verdict.control.sentence))] if verdict.control else []),
+        *([verdict.turning] if verdict.turning else []),
         *(["The arms are not judged alike: see Judged in the table of arms."] if judged.get("apart") else []),
     ]
     act = action_of(verdict, arguments(run.manifest), turn)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lab.base.formatting import counted, number
+from lab.compare.judgements import Turns
 from lab.compare.paired import Pairs
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.measures.inputs import WINDOW
@@ -35,19 +36,22 @@ TURNS = 59
 class Test(NamedTuple):
     """One test of a criterion: what is required, and the result.
 
-    ``is_check``: whether it tests if the set can decide the criterion; ``settles`` then says what set could.
+    ``is_check``: whether it tests if the set can decide the criterion; ``settles`` then says what set could. ``turns``
+    says how many wrong judgements turn a result that depends on judgements.
     """
 
     about: str
     line: Line
     is_check: bool = False
     settles: str | None = None
+    turns: Turns | None = None
 
     @property
     def sentences(self) -> str:
         """Return whether the requirement is met, and what was measured, as sentences."""
         measured = self.line.reason.removeprefix(f"{self.line.label}: ")
-        return f"{MET[self.line.status]}: {self.about}. {self.line.measure}: {measured}."
+        turns = f" This turns {self.turns.clause}." if self.turns else ""
+        return f"{MET[self.line.status]}: {self.about}. {self.line.measure}: {measured}.{turns}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ def _test(
     if line.settles and line.low is not None and (ahead < 0 or (is_check and not ahead)):
         # With the observed difference, more conversations show the opposite of what is required.
         line = replace(line, settles=settles or f"{line.settles}; the test then fails")
-    return Test(about, line, is_check, settles)
+    return Test(about, line, is_check, settles, measured.turns(line, candidate, reference, better, only))
 
 
 def nice_under_saturation(runs: Runs, arm: str) -> Sequence[Test] | Line:

@@ -7,8 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 
 from lab.compare.comparable import equal_in
+from lab.compare.fragility import Conclusion
+from lab.compare.judgements import Arm, Reading, Turns, what_turns
 from lab.compare.paired import Pairs
-from lab.gate.line import Line
+from lab.compare.statistics import LEVEL
+from lab.gate.line import FAIL, PASS, Line
 from lab.gate.measures import Evidence, judge_compared
 from lab.gate.policy import BASELINE, CONTROL_ARM, Control, Policy, Rule
 from lab.golden.model import is_added
@@ -37,6 +40,7 @@ class Measured:
         self._given = plan
         self._equal = equal_in(run)
         self._values: dict[str, dict[str, Values]] = {}
+        self._reading = Reading()
 
     @cached_property
     def scores(self) -> Mapping[str, Mapping[str, Values]]:
@@ -98,6 +102,20 @@ class Measured:
             filled_baseline=sum(at not in complete for at in pairs.at),
             filled_candidate=sum(at not in known[candidate] for at in pairs.at),
         )
+
+    def turns(
+        self, line: Line, candidate: str, reference: Reference, better: str, only: Collection[str] | None = None
+    ) -> Turns | None:
+        """Return what turns the line of a test (:func:`shown`); None if nothing is shown, or no judgement does."""
+        if line.status not in (PASS, FAIL):
+            return None
+        weight = (1.0 if line.status == PASS else -1.0) * (-1.0 if better == "lower" else 1.0)
+        others = {} if isinstance(reference, float) else reference
+        arms = [Arm(self.run, candidate, weight)]
+        arms += [Arm(self.run, name, -weight * share) for name, share in others.items()]
+        shift = -weight * reference if isinstance(reference, float) else 0.0
+        conclusion = Conclusion(LEVEL, False, LEVEL, True)
+        return what_turns(arms, line.measure, conclusion, self._reading, shift=shift, probes=only)
 
     def must_items(self, arm: str) -> float:
         """Return the mean number of must_remember items per recall turn that may not repeat."""

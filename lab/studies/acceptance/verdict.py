@@ -88,7 +88,13 @@ class Acceptance:
                 {
                     **{name: value for name, value in asdict(result).items() if name != "tests"},
                     "tests": [
-                        {"about": test.about, "is_check": test.is_check, **asdict(test.line)} for test in result.tests
+                        {
+                            "about": test.about,
+                            "is_check": test.is_check,
+                            **asdict(test.line),
+                            "turns": test.turns.as_json() if test.turns else None,
+                        }
+                        for test in result.tests
                     ],
                 }
                 for result in self.results

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from lab.compare.fragility import Conclusion
+from lab.compare.judgements import Arm, Reading, Turns, what_turns
 from lab.compare.paired import by_conversation, pairs_of
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_shown, sign_flips, smallest_p
 from lab.studies.league.table import MEASURES, Cell, Groups, Measured, stratified, weighted_sums
@@ -34,7 +36,8 @@ class Against(NamedTuple):
 class Contest(NamedTuple):
     """The result at one budget on one set, or on all: the arm with the highest mean, and it against the others.
 
-    ``pairs`` is the number of all pairs of arms, for which the p-values are corrected.
+    ``pairs`` is the number of all pairs of arms, for which the p-values are corrected. ``turns`` says how many wrong
+    judgements put the second arm level with the winner on a set, by hits; None on several sets.
     """
 
     set: str
@@ -45,6 +48,7 @@ class Contest(NamedTuple):
     conversations: int
     against: tuple[Against, ...]
     pairs: int
+    turns: Turns | None = None
 
     @property
     def tied(self) -> tuple[str, ...]:
@@ -79,6 +83,7 @@ class Contest(NamedTuple):
         values = self._asdict()
         values["cell"] = self.cell._asdict()
         values["least"] = self.least
+        values["turns"] = self.turns.as_json() if self.turns else None
         values["against"] = [other._asdict() for other in self.against]
         return values
 
@@ -118,6 +123,24 @@ def contest(
     ordered = sorted(against.values(), key=lambda other: (-other.mean, arms.index(other.arm)))
     conversations = sum(part.row.conversations for part in parts[winner] if measure in part.values)
     return Contest(set_name, budget, measure, winner, cells[winner], conversations, tuple(ordered), len(couples))
+
+
+def first_place(found: Contest, arms: Mapping[str, Arm]) -> Turns | None:
+    """Return how many wrong judgements put the second arm level with the winner on a set; ``arms`` are by name.
+
+    None for other measures than those of hits, and if the second is level already.
+    """
+    spelt = MEASURES.get(found.measure, "")
+    if not found.against or not spelt.endswith("@{k}"):
+        return None
+    run, name, _ = arms[found.winner]
+    other, second, _ = arms[found.against[0].arm]
+    most = run.max_items[name]
+    if other.max_items[second] != most:
+        return None
+    pair = Arm(run, name, 1.0), Arm(other, second, -1.0)
+    # A mean above 0, whatever its interval.
+    return what_turns(pair, spelt.format(k=most), Conclusion(0.5, False, None), Reading(), random=False)
 
 
 def _differences(measure: str, firsts: Sequence[Measured], seconds: Sequence[Measured]) -> list[Groups]:

@@ -14,6 +14,7 @@ from lab.base.files import dump_json, only_writer, write_atomically
 from lab.base.formatting import counted
 from lab.base.progress import Progress
 from lab.base.set_registry import shown_path
+from lab.compare.judgements import Arm
 from lab.measures.latency import Quantile
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import KIND as ADMISSION_KIND
@@ -25,7 +26,7 @@ from lab.runs.directory import RunDirectory
 from lab.runs.notes import trial_of, why_failed
 from lab.runs.request import ReplayRequest
 from lab.studies.league.arms import Entrant
-from lab.studies.league.contest import Contest, contest
+from lab.studies.league.contest import Contest, contest, first_place
 from lab.studies.league.sets import LeagueSet
 from lab.studies.league.table import BOUNDED, COLUMNS, DECISIVE, OVERALL, Measured, Row, measured, overall
 from lab.studies.league.times import PromptTimes, Times, prompt_times, times_of
@@ -125,7 +126,7 @@ def run_league(
         standings, admissions, seeded = _admitted(entrants, next(iter(plans.values())), out, announce)
         figures: dict[tuple[str, str], list[Measured]] = {}
         times: list[Times] = []
-        runs: list[RunDirectory] = []
+        runs: dict[tuple[str, str], RunDirectory] = {}
         progress = Progress(len(sets) * sum(standings[entry.entrant.name].status != "failed" for entry in seeded))
         for league_set in sets:
             prompts = prompt_times(plans[league_set.name], _ensured(out / TIMES) / f"{league_set.folder}.json")
@@ -140,10 +141,23 @@ def run_league(
                     standings[name] = standings[name]._replace(status="failed", reason=f"{league_set.name}: {reason}")
                     announce(f"{league_set.name}: {name} failed: {reason}")
                     continue
-                runs.append(run)
+                runs[league_set.name, name] = run
                 figures[league_set.name, name], spent = _figures(league_set, entry, run, budgets, prompts)
                 times += spent
-        return _concluded(sets, plans, standings, admissions, figures, times, budgets, shared, trial_of(*runs), command)
+        league = _concluded(
+            sets, plans, standings, admissions, figures, times, budgets, shared, trial_of(*runs.values()), command
+        )
+        return replace(league, contests=tuple(_with_turns(one, entrants, runs) for one in league.contests))
+
+
+def _with_turns(found: Contest, entrants: Sequence[Entrant], runs: Mapping[tuple[str, str], RunDirectory]) -> Contest:
+    """Return a contest with what turns its first place, if it is on one set."""
+    arms = {
+        entrant.name: Arm(runs[found.set, entrant.name], entrant.at(found.budget), 1.0)
+        for entrant in entrants
+        if (found.set, entrant.name) in runs
+    }
+    return found._replace(turns=first_place(found, arms)) if arms else found
 
 
 def _concluded(
