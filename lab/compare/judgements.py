@@ -10,10 +10,10 @@ from lab.base.files import dump_json
 from lab.base.formatting import counted
 from lab.compare.comparable import equal_in
 from lab.compare.fragility import Conclusion, Fragility, Label, fragility
-from lab.compare.paired import Difference
+from lab.compare.paired import Difference, Pairs
 from lab.measures.catalogue import entry_of
-from lab.measures.model import COUNT, SHARE, YES, ProbeMeasure
-from lab.measures.score import CUTOFFS, Limit, values_at
+from lab.measures.model import COUNT, NET, SHARE, YES, ProbeMeasure
+from lab.measures.score import CUTOFFS, Limit, at_equal_exposure, values_at
 from lab.recordings.model import NICE
 from lab.runs.directory import RunDirectory
 from lab.runs.receipts import Receipts, read_receipts
@@ -196,18 +196,20 @@ def what_turns(
     shift: float = 0.0,
     probes: Container[str] | None = None,
     random: bool = True,
+    equal: bool = False,
 ) -> Turns | None:
     """Return what turns the conclusion that the weighted sum of arms, plus ``shift``, is above 0.
 
     The runs of the arms have the same gold. ``probes`` restricts it to some, ``random`` asks for draws. None if it does
-    not hold, or if the measure does not depend on judgements.
+    not hold, or if the measure does not depend on judgements. ``equal``: the arms are compared at equal exposure.
     """
     entry = entry_of(measure)
     if entry is None or entry.unit != "probe":
         return None
     if entry.range == COUNT and not (isinstance(entry, ProbeMeasure) and entry.probes == "without gold"):
         return None
-    found = _Probes(arms, measure, reading, shift, probes)
+    found = _Probes(arms, measure, reading, shift, probes, equal)
+    found.take_labels()
     if not found.names or not found.labels:
         return None
     labels = [(found.names[at], memory, called in (MISLEADING, UNMARKED)) for at, memory, called in found.labels]
@@ -229,10 +231,11 @@ class _Probes:
         reading: Reading,
         shift: float,
         probes: Container[str] | None,
+        equal_exposure: bool = False,
     ) -> None:
         run = arms[0].run
         gold, equal = reading.gold(run), equal_in(run)
-        self.measure, self.shift = measure, shift
+        self.measure, self.shift, self.equal_exposure = measure, shift, equal_exposure
         self.weights, self.limits = [arm.weight for arm in arms], [_limit(arm) for arm in arms]
         self.names, self.golds = list[str](), list[Gold]()
         self.places: list[list[tuple[Receipts, int]]] = []
@@ -253,15 +256,22 @@ class _Probes:
         number = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
         self.clusters = [number[name] for name in clusters]
         self.judgements = sum(len(one.judged) for one in self.golds)
-        entry = entry_of(measure)
-        # One label changes whether there is a hit, in one arm or alike in several; a share, by its weight in each.
-        self.is_hit = entry is not None and entry.range != SHARE
-        up = sum(weight for weight in self.weights if weight > 0)
-        self.largest = max(up, sum(map(abs, self.weights)) - up) if self.is_hit else sum(map(abs, self.weights))
-        if entry is not None and entry.range == COUNT:
-            # A probe that needs nothing after all has no difference.
-            self.largest = max((abs(value - shift) for value in self.own), default=0.0)
         self.labels, self.unjudged, self.nice = list[Label](), list[Label](), list[set[str]]()
+        self._current = self.labels
+
+    def take_labels(self) -> None:
+        """Take the judgements of every probe on which the measure depends, and the memories without one."""
+        entry = entry_of(self.measure)
+        ranges = entry.range if entry else SHARE
+        # One label changes whether there is a hit, in one arm or alike in several; a share, by its weight in each.
+        self.is_hit = ranges != SHARE
+        up = sum(weight for weight in self.weights if weight > 0)
+        self.largest = sum(map(abs, self.weights))
+        if ranges in (YES, NET):
+            self.largest = max(up, self.largest - up)
+        elif ranges == COUNT:
+            # A probe that needs nothing after all has no difference.
+            self.largest = max((abs(value - self.shift) for value in self.own), default=0.0)
         for at, rows_at in enumerate(self.places):
             self._take(at, rows_at)
         if not self._reads(MISLEADING):
@@ -319,9 +329,18 @@ class _Probes:
     def values(self, asked: Sequence[tuple[int, tuple[int, ...]]]) -> Sequence[float]:
         """Return the value at each probe with some of its labels turned round; without a difference, that of 0."""
         golds = [
-            (at, _turned(self.golds[at], [self._current[one] for one in some], self.nice[at])) for at, some in asked
+            (
+                at,
+                _turned(self.golds[at], [self._current[one] for one in some], self.nice[at])
+                if some
+                else self.golds[at],
+            )
+            for at, some in asked
         ]
         return [self.shift if value != value else value for value in self._values(golds)]
+
+    def _turned(self, at: int, some: Sequence[int]) -> Gold:
+        return _turned(self.golds[at], [self._current[one] for one in some], self.nice[at])
 
     def _values(self, golds: Sequence[tuple[int, Gold]]) -> list[float]:
         import numpy as np
@@ -332,11 +351,17 @@ class _Probes:
         found = np.full(len(golds), np.nan)
         for places in by_receipts.values():
             some = [golds[place][1] for place in places]
+            sides = list(zip(*(self.places[golds[place][0]] for place in places), strict=True))
+            rows = [_ints([row for _, row in side]) for side in sides]
+            injected: list[Sequence[Sequence[str]] | None] = [None] * len(sides)
+            if self.equal_exposure:
+                lists = [side[0][0].injected_keys_of(at) for side, at in zip(sides, rows, strict=True)]
+                most = min(limit.max_items for limit in self.limits)
+                cut = [at_equal_exposure(each, one.judged, most)[0] for *each, one in zip(*lists, some, strict=True)]
+                injected = [list(side) for side in zip(*cut, strict=True)]
             total = np.full(len(places), self.shift)
             for side, limit in enumerate(self.limits):
-                receipts = self.places[golds[places[0]][0]][side][0]
-                rows = _ints([self.places[golds[place][0]][side][1] for place in places])
-                value = values_at(receipts, rows, some, self.measure, limit)
+                value = values_at(sides[side][0][0], rows[side], some, self.measure, limit, injected[side])
                 if value is None:
                     return found.tolist()
                 total += self.weights[side] * value
@@ -379,6 +404,34 @@ def _turned(gold: Gold, labels: Sequence[Label], nice: Container[str]) -> Gold:
             if memory in nice:
                 visible[memory] = NICE
     return gold._replace(grades=grades, judged=judged, forbidden=forbidden, visible=visible)
+
+
+class Exposed(NamedTuple):
+    """Pairs of a measure at equal exposure, and at how many probes each arm injects a judged memory."""
+
+    pairs: Pairs
+    baseline: int
+    candidate: int
+
+
+def pairs_at_equal_exposure(baseline: Arm, candidate: Arm, measure: str, reading: Reading) -> Exposed | None:
+    """Return the values of two arms at the probes of a measure; None if it has none, or is not one of injections."""
+    found = _Probes((baseline, candidate), measure, reading, 0.0, None, True)
+    if not found.names:
+        return None
+    values = []
+    for weights in ((1.0, 0.0), (0.0, 1.0)):
+        found.weights = list(weights)
+        values.append(found.values([(at, ()) for at in range(len(found.names))]))
+    exposed = [0, 0]
+    for at, rows in enumerate(found.places):
+        lists = [receipts.injected_keys_of(_ints([row]))[0] for receipts, row in rows]
+        _, counts = at_equal_exposure(lists, found.golds[at].judged, min(limit.max_items for limit in found.limits))
+        exposed = [so_far + bool(count) for so_far, count in zip(exposed, counts, strict=True)]
+    equal = equal_in(baseline.run)
+    conversations = [equal.get(one.conversation, one.conversation) for one in found.golds]
+    pairs = Pairs(measure, found.names, conversations, list(values[0]), list(values[1]))
+    return Exposed(pairs, *exposed)
 
 
 def turned_lines(lines: Sequence[Mapping[str, Any]], wrong: Sequence[Judgement]) -> bytes:

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from lab.base.formatting import counted
 from lab.base.regex import regex
+from lab.gate.evidence import NO_GOLD
+from lab.gate.keys import ACCEPT, OTHER_PAIR
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, Line, deciding
-from lab.gate.measures import NO_GOLD
 from lab.gate.outputs import finding, rollback
-from lab.gate.policy import ACCEPT, DIFFERENCES, OF_AUDITS, OTHER_PAIR
+from lab.gate.policy import DIFFERENCES, OF_AUDITS
 from lab.gate.verdict import Verdict
 from lab.replay.command import portable, replay_command
 

@@ -30,21 +30,21 @@ from lab.compare.judgements import (
 )
 from lab.compare.paired import locate
 from lab.compare.statistics import holm
+from lab.gate.evidence import evidence, locate_arm
+from lab.gate.keys import CONTROL_ARM
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, deciding
 from lab.gate.measures import (
     CLAIMS,
     Tested,
     decisive_of,
-    evidence,
     is_beyond,
     judge_compared,
-    locate_arm,
     members_of,
     p_of,
     tests_of,
     threshold_of,
 )
-from lab.gate.policy import CONTROL_ARM, Policy, Rule
+from lab.gate.policy import Policy, Rule
 from lab.runs.directory import GOLDEN, RunDirectory
 from lab.runs.scores import read_gold
 
@@ -176,6 +176,7 @@ class _Judged:
             self._reading,
             shift=-side * threshold_of(rule),
             probes=probes,
+            equal=rule.exposure is not None,
         )
 
     def _is_of(self, test: Tested, line: Line) -> bool:

@@ -23,8 +23,9 @@ from lab.base.errors import LabError, UnusableInput
 from lab.base.files import read_json
 from lab.base.formatting import counted
 from lab.base.shape import expect, field, json_type, optional
+from lab.gate.keys import ACCEPT
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line, unmeasurable
-from lab.gate.policy import ACCEPT, Policy, Rule
+from lab.gate.policy import Policy, Rule
 from lab.gate.scheduled import interference, judge_scheduled
 from lab.gate.sessions import is_judged, judge_sessions
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lab.gate.keys import ARMS, CONTROL, CONTROL_ARM, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, OF_NIGHTLY, PASS, SKIPPED
-from lab.gate.policy import ARMS, CONTROL, CONTROL_ARM, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key
 from lab.gate.verdict import SCHEMA
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

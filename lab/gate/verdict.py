@@ -30,9 +30,10 @@ from lab.base.set_registry import golden_beside
 from lab.base.shape import json_type, optional, to_json
 from lab.compare.comparable import equal_notes, named
 from lab.compare.paired import locate
+from lab.gate.evidence import evidence
 from lab.gate.labels import judged_labels, turning
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, deciding, lacking, line
-from lab.gate.measures import KINDS, evidence, judge_compared
+from lab.gate.measures import KINDS, judge_compared
 from lab.gate.policy import OF_AUDITS, Policy, Rule
 from lab.gate.receipts import gateways, judge_receipts, nothing_found
 from lab.gate.record import Inputs, record_of

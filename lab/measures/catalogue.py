@@ -18,7 +18,18 @@ from typing import NamedTuple, TypeVar, get_args
 from lab.base.errors import UnusableInput
 from lab.base.regex import regex
 from lab.measures import definitions
-from lab.measures.model import NET, SHARE, YES, Direction, Measure, RankMeasure, TurnMeasure, Unit, name_over_probes
+from lab.measures.model import (
+    NET,
+    SHARE,
+    SIGNED,
+    YES,
+    Direction,
+    Measure,
+    RankMeasure,
+    TurnMeasure,
+    Unit,
+    name_over_probes,
+)
 
 Kind = TypeVar("Kind", bound=Measure)
 
@@ -92,7 +103,7 @@ def direction(measure: str) -> Direction:
 def widest(measure: str) -> float | None:
     """Return the largest possible difference of two values of a measure; None if its range has no upper end."""
     entry = entry_of(measure)
-    return {SHARE: 1.0, YES: 1.0, NET: 2.0}.get(entry.range) if entry else None
+    return {SHARE: 1.0, YES: 1.0, NET: 2.0, SIGNED: 2.0}.get(entry.range) if entry else None
 
 
 def is_better(measure: str, low: float, high: float) -> bool | None:

@@ -23,6 +23,7 @@ SHARE = "0 … 1"
 YES = "0 or 1"
 COUNT = "0 …"
 NET = "-1, 0 or 1"
+SIGNED = "-1 … 1"
 TREC, IR_MEASURES, ITSELF = "trec_eval", "ir_measures", "recall lab"
 SEED_000, SEED_001, SEED_003 = "seed 000", "seed 001", "seed 003"
 # The latency of a whole turn, listed beside its stages.

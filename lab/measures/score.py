@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import Incomplete
@@ -211,15 +211,27 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     return Block(receipts.turn[rows], values, np.stack(where, axis=1))
 
 
-def values_at(receipts: Receipts, rows: Ints, golds: Sequence[Gold], name: str, limit: Limit) -> Floats | None:
+def values_at(
+    receipts: Receipts,
+    rows: Ints,
+    golds: Sequence[Gold],
+    name: str,
+    limit: Limit,
+    injected: Sequence[Sequence[str]] | None = None,
+) -> Floats | None:
     """Return one measure at ``rows`` of receipts, which must be probes, with any gold; None for one of another kind.
 
-    NaN where the measure has no value.
+    NaN where the measure has no value. ``injected`` replaces what the rows injected.
     """
     import numpy as np
 
+<<<<<<< HEAD
     probes, entry = _probes_of(receipts, rows, golds, limit.max_items), entry_of(name)
     among = _among(golds, probes)
+=======
+    probes, entry = _probes_of(receipts, rows, golds, limit.max_items, injected), entry_of(name)
+    with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
+>>>>>>> eef7cbf1 (Compare harms at equal exposure by what they cost)
     if is_ranked(name):
         measure, level, k = parse(name)
         return np.where(among["with gold"], measure.values(probes.ranked.at_level(level), k), np.nan)
@@ -263,9 +275,27 @@ def rank_measures(judged: Judged, depth: int, cutoffs: Sequence[int] = CUTOFFS) 
     }
 
 
-def _probes_of(receipts: Receipts, rows: Ints, golds: Sequence[Gold], cutoff: int) -> Probes:
+def at_equal_exposure(
+    lists: Sequence[Sequence[str]], judged: Container[str], k: int
+) -> tuple[list[list[str]], list[int]]:
+    """Return the injected memories of several arms at a probe, cut to equally many judged ones, and how many each had.
+
+    Those that nobody judged are left out: nothing is known of them. Of each list the first ``k`` count.
+    """
+    seen = [[key for key in keys[:k] if key in judged] for keys in lists]
+    fewest = min(map(len, seen))
+    return [keys[:fewest] for keys in seen], [len(keys) for keys in seen]
+
+
+def _probes_of(
+    receipts: Receipts,
+    rows: Ints,
+    golds: Sequence[Gold],
+    cutoff: int,
+    injected: Sequence[Sequence[str]] | None = None,
+) -> Probes:
     """Return the columns of ``rows`` of receipts, which must be probes, with their gold."""
-    injected = receipts.injected_keys_of(rows)
+    injected = receipts.injected_keys_of(rows) if injected is None else injected
     grades = [judgements.grades for judgements in golds]
     nice = [[key for key, label in judgements.visible.items() if label == NICE] for judgements in golds]
     return Probes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.base.formatting import number
 from lab.base.regex import regex
 from lab.measures.catalogue import entry_of
-from lab.measures.model import NET, SHARE, YES
+from lab.measures.model import NET, SHARE, SIGNED, YES
 
 # Not the escape of a character in an address.
 _PERCENT = regex(r"(?<=\d)[ \u00a0]?%(?![0-9A-F]{2})")
@@ -17,7 +17,7 @@ POINTS = "points"
 def is_share(measure: str) -> bool:
     """Return whether a measure is a share, so that a page shows it in percent."""
     entry = entry_of(measure)
-    return entry is not None and entry.range in (SHARE, YES, NET)
+    return entry is not None and entry.range in (SHARE, YES, NET, SIGNED)
 
 
 def percent(value: float | None, digits: int = 1) -> str:

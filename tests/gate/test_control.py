@@ -9,8 +9,9 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.compare.paired import Pairs
+from lab.gate.evidence import Evidence
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.measures import Evidence, judge_compared
+from lab.gate.measures import judge_compared
 from lab.gate.outputs import headline
 from lab.gate.policy import Control, Policy, Rule, read_policy
 from lab.gate.verdict import answer_of, judge, overall

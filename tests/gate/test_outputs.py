@@ -16,9 +16,10 @@ import xmlschema
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lab.base.errors import UnusableInput
+from lab.gate.keys import HEAD, RULES
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.outputs import MOST_ANNOTATIONS, junit, openmetrics, summary, workflow_commands, write_verdict
-from lab.gate.policy import HEAD, RULES, read_policy
+from lab.gate.policy import read_policy
 from lab.gate.schema import policy_schema, verdict_schema
 from lab.gate.shipped import SHIPPED, shipped_policies
 from lab.gate.verdict import Verdict, judge

@@ -11,8 +11,9 @@ import pytest
 
 from lab.compare.paired import Pairs
 from lab.gate.action import action_of, why
+from lab.gate.evidence import NO_GOLD, SAFETY, Evidence
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, deciding
-from lab.gate.measures import NO_GOLD, SAFETY, Evidence, judge_compared
+from lab.gate.measures import judge_compared
 from lab.gate.outputs import by_reason, gravest_first, headline, write_verdict
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.shipped import SHIPPED

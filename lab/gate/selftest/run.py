@@ -24,9 +24,11 @@ from lab.base.progress import Progress
 from lab.compare.changes import Changes, changes
 from lab.compare.paired import Pairs, pairs_of
 from lab.compare.statistics import LEVEL
+from lab.gate.evidence import Evidence
+from lab.gate.keys import BASELINE
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.measures import CLAIMS, KINDS, Evidence, judge_compared
-from lab.gate.policy import BASELINE, DIFFERENCES, Policy, Rule
+from lab.gate.measures import CLAIMS, KINDS, judge_compared
+from lab.gate.policy import DIFFERENCES, Policy, Rule
 from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.sandbox import Replay, Sandbox
 from lab.measures.catalogue import BY_NAME, direction

@@ -11,9 +11,11 @@ from lab.compare.fragility import Conclusion
 from lab.compare.judgements import Arm, Reading, Turns, what_turns
 from lab.compare.paired import Pairs
 from lab.compare.statistics import LEVEL
+from lab.gate.evidence import Evidence
+from lab.gate.keys import BASELINE, CONTROL_ARM
 from lab.gate.line import FAIL, PASS, Line
-from lab.gate.measures import Evidence, judge_compared
-from lab.gate.policy import BASELINE, CONTROL_ARM, Control, Policy, Rule
+from lab.gate.measures import judge_compared
+from lab.gate.policy import Control, Policy, Rule
 from lab.golden.model import is_added
 from lab.measures.catalogue import entry_of
 from lab.measures.score import score_run
