@@ -79,7 +79,7 @@ class Turning:
         """Return the sentence that stands beside the verdict."""
         name = self.status.upper()
         if self.fixed:
-            said = f"No wrong judgement turns this {name}: {self.fixed[0]} does not depend on judgements"
+            said = f"No wrong judgement turns this {name}: {self.fixed[0]} does not rest on them"
             return "; ".join((said, *(f"{rule} alone takes {bounds}" for rule, bounds in self.rules.items()))) + "."
         said = f"This {name} turns {turned_by(self.least, self.most, self.judgements)}"
         if self.drawn:

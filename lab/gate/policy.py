@@ -15,9 +15,6 @@ from lab.base.errors import UnusableInput
 from lab.base.files import digest, read_text, read_toml
 from lab.base.formatting import choices
 from lab.base.shape import expect, json_type, only_keys, with_keys
-<<<<<<< HEAD
-from lab.gate.shipped import SHIPPED, is_shipped, shipped_policies
-=======
 from lab.gate.keys import (
     ARMS,
     BASELINE,
@@ -34,8 +31,7 @@ from lab.gate.keys import (
     Key,
     is_plain,
 )
-from lab.gate.shipped import SHIPPED, shipped_policies
->>>>>>> eef7cbf1 (Compare harms at equal exposure by what they cost)
+from lab.gate.shipped import SHIPPED, is_shipped, shipped_policies
 from lab.measures.catalogue import direction, entry_of, require_measure
 from lab.measures.model import SHARE, TOTAL, YES
 
@@ -194,13 +190,13 @@ class Policy:
         """Return the policy for another pair; None keeps an arm.
 
         The rules on the control, which answer a question about the policy's own pair, are left out if a run with these
-        ``arms`` has no control.
+        ``arms`` has no control, or if the control is one of the pair.
         """
         pair = (candidate or self.candidate, baseline or self.baseline)
         if pair == (self.candidate, self.baseline):
             return self
         policy = replace(self, candidate=pair[0], baseline=pair[1], other_pair=OTHER_PAIR)
-        if self.control is None or self.control.arm in arms:
+        if self.control is None or (self.control.arm in arms and self.control.arm not in pair):
             return policy
         rules = tuple(rule for rule in self.rules if rule.kind not in OF_CONTROL and rule.against != CONTROL_ARM)
         without = f"{OTHER_PAIR}, without {self.control.arm}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lab.gate.keys import ARMS, CONTROL, CONTROL_ARM, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key
+from lab.gate.labels import LABELS
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, OF_NIGHTLY, PASS, SKIPPED
 from lab.gate.verdict import SCHEMA
 
@@ -51,7 +52,7 @@ def verdict_schema() -> dict[str, Any]:
         "pass_limit": {"type": "number"},
     }
     line = {
-        "kind": {"enum": [*RULES, *OF_NIGHTLY]},
+        "kind": {"enum": [*RULES, LABELS, *OF_NIGHTLY]},
         "measure": _TEXT,
         "status": {"enum": [*_VERDICTS, SKIPPED]},
         "critical": _FLAG,
@@ -80,10 +81,22 @@ def verdict_schema() -> dict[str, Any]:
         "does_not_show": {"type": "array", "items": _TEXT},
     }
     answer = {"arm": _TEXT, "status": {"enum": _VERDICTS}, "sentence": _TEXT}
+    shares = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1}}
     judged = {
         "k": _COUNT,
-        "shares": {"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1}},
+        "shares": shares,
         "apart": _MAYBE_TEXT,
+    }
+    names = {"type": "array", "items": _TEXT}
+    named = {"type": "array", "items": _closed(dict.fromkeys(("probe", "memory", "called"), _TEXT))}
+    turns = {
+        **dict.fromkeys(("sentence", "status"), _TEXT),
+        "judgements": _COUNT,
+        "wrong": _closed({"least": _COUNT, "most": _MAYBE_COUNT, "named": named}),
+        "at_random": shares,
+        "unjudged": _closed({"memories": _COUNT, "most": _MAYBE_COUNT}),
+        "rules": {"type": "object", "additionalProperties": _TEXT},
+        "fixed": names,
     }
     verdict = {
         "schema": {"const": SCHEMA},
@@ -97,6 +110,7 @@ def verdict_schema() -> dict[str, Any]:
         "evidence": {"anyOf": [{"type": "null"}, _closed(evidence)]},
         "control": {"anyOf": [{"type": "null"}, _closed(answer)]},
         "judged": {"anyOf": [{"type": "null"}, _closed(judged)]},
+        "turns": {"anyOf": [{"type": "null"}, _closed(turns)]},
     }
     return {"$schema": DIALECT, "$id": SCHEMA, "title": "verdict.json of lab gate"} | _closed(verdict)
 

@@ -332,11 +332,6 @@ def judge(
     if not any(_given(rule, run, audit) for rule in policy.rules):
         raise UnusableInput(f"policy {policy.name}: the input of every rule is missing; {_needs(policy)}")
     if run is not None:
-        mine, candidate = locate(run, policy.candidate)
-        if mine.arm(candidate).needs_gold:
-            raise UnusableInput(
-                f"policy {policy.name}: candidate {candidate} reads the golden set, so it cannot be judged"
-            )
         for rule in policy.rules:
             _require_facts(rule, run, policy.candidate)
     lines: list[Line] = []
@@ -384,12 +379,20 @@ def judge(
             )
         )
         + _of_audit(policy, audit),
-        trial_of(*_runs(policy, run, against)),
+        (*_oracles(policy, run), *trial_of(*_runs(policy, run, against))),
         _inputs(policy, run, against, audit, audit_file, control, control_file),
         answer_of(policy, lines),
         judged_shares,
         turns=turning_it.as_json() if turning_it else None,
     )
+
+
+def _oracles(policy: Policy, run: RunDirectory | None) -> Iterator[str]:
+    """Yield why a verdict on an arm that reads the golden set is a bound, and no evidence for switching to it."""
+    if run is not None:
+        mine, candidate = locate(run, policy.candidate)
+        if mine.arm(candidate).needs_gold:
+            yield f"{candidate} reads the golden set"
 
 
 def _open_turns(run: RunDirectory) -> Iterator[str]:

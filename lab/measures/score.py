@@ -225,13 +225,8 @@ def values_at(
     """
     import numpy as np
 
-<<<<<<< HEAD
-    probes, entry = _probes_of(receipts, rows, golds, limit.max_items), entry_of(name)
-    among = _among(golds, probes)
-=======
     probes, entry = _probes_of(receipts, rows, golds, limit.max_items, injected), entry_of(name)
-    with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
->>>>>>> eef7cbf1 (Compare harms at equal exposure by what they cost)
+    among = _among(golds, probes)
     if is_ranked(name):
         measure, level, k = parse(name)
         return np.where(among["with gold"], measure.values(probes.ranked.at_level(level), k), np.nan)

@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from lab.compare.judgements import Judgement, turned_lines
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import Policy, Rule, read_policy
+from lab.gate.schema import verdict_schema
 from lab.gate.verdict import Verdict, judge
 from lab.runs.directory import GOLDEN, RunDirectory
 from lab.runs.scores import read_gold
@@ -63,7 +65,7 @@ def test_a_failure_that_no_judgement_turns_says_so(run: RunDirectory) -> None:
     policy = replace(of(NICE_GUARD, REPEATS), baseline="tier_quota_v1", candidate="tier_first_v1")
     verdict = judge(policy, run, turns=True)
     assert verdict.status == FAIL
-    said = "No wrong judgement turns this FAIL: RepeatRate does not depend on judgements; GoldNice@6 alone takes "
+    said = "No wrong judgement turns this FAIL: RepeatRate does not rest on them; GoldNice@6 alone takes "
     assert verdict.turning.startswith(said)
     assert verdict.turns is not None
     assert verdict.turns["wrong"]["most"] is None
@@ -92,3 +94,9 @@ def test_a_policy_asks_for_a_pass_that_wrong_labels_do_not_turn(run: RunDirector
         read_policy(str(file))
     # Policies without the key keep their digest.
     assert of(HITS).key != of(HITS, wrong_labels=1).key
+
+
+def test_a_verdict_with_what_turns_it_is_of_its_schema(run: RunDirectory) -> None:
+    for policy in (of(HITS), of(HITS, wrong_labels=1), of(HITS, minimum_conversations=50)):
+        verdict = json.loads(json.dumps(judge(policy, run, turns=True).as_json()))
+        jsonschema.validate(verdict, verdict_schema())

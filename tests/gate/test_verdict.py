@@ -13,16 +13,11 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.compare.paired import Pairs
-from lab.gate.evidence import Evidence
+from lab.gate.evidence import NO_GOLD, Evidence, evidence
 from lab.gate.keys import RULES
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-<<<<<<< HEAD
-from lab.gate.measures import NO_GOLD, Evidence, evidence, judge_compared
-from lab.gate.policy import RULES, Policy, Rule, read_policy
-=======
 from lab.gate.measures import judge_compared
 from lab.gate.policy import Policy, Rule, read_policy
->>>>>>> eef7cbf1 (Compare harms at equal exposure by what they cost)
 from lab.gate.verdict import JUDGED, judge, overall
 from lab.golden.model import Aside
 from lab.runs.directory import RunDirectory

@@ -28,6 +28,9 @@ class Fake(Measured):
         values = self._fake.get(arm, {}).get(measure, ())
         return {f"c{c}/{at}": (f"c{c}", value) for c in range(8) for at, value in enumerate(values)}
 
+    def turns(self, *_: Any) -> None:
+        """Nothing is judged."""
+
     def must_pool(self, arm: str) -> float:
         return self._must
 
