@@ -254,7 +254,7 @@ def test_slice_that_is_mistyped_is_refused_before_scoring(
     missing = [line for line in lines if line.slice == "type=nothing like it"]
     assert [(line.status, line.critical) for line in missing] == [(SKIPPED, False)]
     assert "no probe has the value 'nothing like it' of 'type'" in missing[0].reason
-    monkeypatch.setattr("lab.gate.measures.score_run", None)
+    monkeypatch.setattr("lab.gate.evidence.score_run", None)
     for of, mistyped, said in (
         ("type", f"{value}s", f"values: no probe has '{value}s'; did you mean '{value}'? probes have: "),
         ("typo", value, "of: no probe has 'typo'; did you mean 'type'? probes have: "),
