@@ -227,7 +227,7 @@ def verify(
     ] = False,
     jobs: options.Jobs = 1,
 ) -> Result:
-    """Judge a verdict's run again, replay its recordings, and name each difference.
+    """Check a verdict against its run, and name what differs.
 
     Exit codes: 0 no difference, 1 differences, 2 unusable or missing input. Without the recordings, the replay is left
     out, which is said. It finds inconsistency, not intent.

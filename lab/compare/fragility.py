@@ -163,12 +163,14 @@ def fragility(
     largest: float,
     conclusion: Conclusion | None = None,
     drawn: Sequence[Ints] = (),
+    inert: Sequence[int] = (),
 ) -> Fragility | None:
     """Return what turns a conclusion; None if it does not hold, so that nothing can turn.
 
     ``own`` has a value for each probe and ``clusters`` its cluster, from 0 without a gap. ``largest`` is the most by
     which one label can change a value, whatever the others say. ``conclusion`` is by default that of a comparison.
-    ``drawn`` are draws of labels that are wrong, each in ascending order.
+    ``drawn`` are draws of labels that are wrong, each in ascending order. ``inert`` numbers the kind of each label:
+    labels of one kind, from 1, that change nothing alone change nothing together.
     """
     import numpy as np
 
@@ -181,7 +183,7 @@ def fragility(
     if not held.holds(held.sums):
         return None
     problem = _Problem(each, of, labels, values, held, largest)
-    turned = tuple(problem.turned_by(drawn))
+    turned = tuple(problem.turned_by(drawn, inert))
     named = problem.exact()
     if named is not None:
         return Fragility(len(labels), len(named), len(named), tuple(labels[at] for at in named), turned)
@@ -353,7 +355,7 @@ class _Problem:
                     reached[probe] = float(value), frozenset(chosen)
         return chains
 
-    def turned_by(self, drawn: Sequence[Ints]) -> list[bool]:
+    def turned_by(self, drawn: Sequence[Ints], inert: Sequence[int] = ()) -> list[bool]:
         """Return whether each draw of wrong labels turns it."""
         import numpy as np
 
@@ -361,13 +363,19 @@ class _Problem:
             return []
         probes = np.array([label.probe for label in self.labels], np.int64)
         sums = np.tile(self.held.sums, (len(drawn), 1))
+        kinds = np.where(self.alone == 0, np.array(inert or [0] * len(self.labels), np.int64), 0)
         together: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         for draw, chosen in enumerate(drawn):
+            if not len(chosen):
+                continue
             _, first, count = np.unique(probes[chosen], return_index=True, return_counts=True)
             ones = chosen[first[count == 1]]
             np.add.at(sums[draw], self.of[probes[ones]], self.alone[ones])
-            for begin, size in zip(first[count > 1].tolist(), count[count > 1].tolist(), strict=True):
-                # Labels are in the order of their probes.
+            # Labels are in the order of their probes.
+            low, high = np.minimum.reduceat, np.maximum.reduceat
+            still = (low(kinds[chosen], first) > 0) & (low(kinds[chosen], first) == high(kinds[chosen], first))
+            several = (count > 1) & ~still
+            for begin, size in zip(first[several].tolist(), count[several].tolist(), strict=True):
                 some = tuple(chosen[begin : begin + size].tolist())
                 together.setdefault((int(probes[some[0]]), some), []).append(draw)
         after = self.values(list(together)) if together else []

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lab.measures.inputs import Ints
 
 RELEVANT, IRRELEVANT, MISLEADING, UNMARKED, UNJUDGED = "relevant", "irrelevant", "misleading", "unmarked", "unjudged"
+# Kinds of judgements that add something, by number.
+KINDS = {IRRELEVANT: 1, UNMARKED: 2}
 # The label of a memory that turns out to be relevant and is not nice.
 OTHER = "must_remember"
 
@@ -274,6 +276,15 @@ class _Probes:
             self.largest = max((abs(value - self.shift) for value in self.own), default=0.0)
         for at, rows_at in enumerate(self.places):
             self._take(at, rows_at)
+        if self.is_hit:
+            # What no arm recalls has no part in a hit, but for whether the probe has relevant memories at all.
+            known = [set[str]() for _ in self.golds]
+            for label in self.labels:
+                known[label.probe].add(label.memory)
+            self.golds = [
+                one._replace(judged={key: grade for key, grade in one.judged.items() if grade or key in of_probe})
+                for one, of_probe in zip(self.golds, known, strict=True)
+            ]
         if not self._reads(MISLEADING):
             self.labels = [label for label in self.labels if label.called not in (MISLEADING, UNMARKED)]
         if not self._reads(RELEVANT):
@@ -317,8 +328,10 @@ class _Probes:
     def turns(self, conclusion: Conclusion, labels: list[Label], drawn: Sequence[Ints] = ()) -> Fragility | None:
         """Return what turns a conclusion, among these labels."""
         self._current = labels
+        # Further relevant memories, or further marks, change a hit only if one of them alone does.
+        inert = [KINDS.get(label.called, 0) if self.is_hit else 0 for label in labels]
         own, of, largest = self.own, self.clusters, self.largest
-        return fragility(own, of, labels, self.values, largest=largest, conclusion=conclusion, drawn=drawn)
+        return fragility(own, of, labels, self.values, largest=largest, conclusion=conclusion, drawn=drawn, inert=inert)
 
     def named(self, found: Fragility) -> tuple[Judgement, ...]:
         """Return the labels that turn it as judgements."""

@@ -119,7 +119,7 @@ def turning(
         return None
     judged = _Judged(policy, rules, run, against)
     judgements = sum(len(gold.judged) for gold in read_gold(run).values())
-    turns = {line.label: judged.turns(line) for line in deciding(lines, status)}
+    turns = {line.label: judged.turns(line, random=True) for line in deciding(lines, status)}
     rules_of = {name: found.bounds for name, found in turns.items() if found is not None}
     fixed = tuple(name for name, found in turns.items() if found is None)
     known = [found for found in turns.values() if found is not None]
@@ -129,9 +129,9 @@ def turning(
     each = [found.wrong.least for found in known]
     together = all if status == FAIL else any
     drawn = shares([together(draw) for draw in zip(*(found.wrong.drawn for found in known), strict=True)])
-    wrong = judged.turned(status, lines)
+    wrong = judged.turned(status, lines, [*turns.values()])
     least = max(each) if status == FAIL else min(each)
-    more = judged.turned(status, lines, unjudged=True)
+    more = judged.turned(status, lines, [*turns.values()], unjudged=True)
     return Turning(
         status,
         judgements,
@@ -157,8 +157,8 @@ class _Judged:
         self._decisive = decisive_of(self._tests, policy)
         self.lines = tuple(judge_compared(policy, rules, data))
 
-    def turns(self, line: Line) -> Turns | None:
-        """Return what turns a line that passes or fails; None if no judgement does."""
+    def turns(self, line: Line, *, random: bool = False) -> Turns | None:
+        """Return what turns a line that passes or fails; None if no judgement does. ``random`` asks for draws."""
         test = next((test for test in self._tests if self._is_of(test, line)), None)
         if test is None:
             return None
@@ -176,6 +176,7 @@ class _Judged:
             self._reading,
             shift=-side * threshold_of(rule),
             probes=probes,
+            random=random,
             equal=rule.exposure is not None,
         )
 
@@ -207,8 +208,13 @@ class _Judged:
             other = locate_arm(self.run, self.policy.baseline, self.policy.where)
         return Arm(run, name, weight), Arm(*other, -weight)
 
-    def turned(self, status: str, lines: Sequence[Line], *, unjudged: bool = False) -> tuple[Judgement, ...] | None:
-        """Return judgements that turn the verdict together, judged again with them; None if none were found."""
+    def turned(
+        self, status: str, lines: Sequence[Line], found: Sequence[Turns | None], *, unjudged: bool = False
+    ) -> tuple[Judgement, ...] | None:
+        """Return judgements that turn the verdict together, judged again with them; None if none were found.
+
+        ``found`` is what turns each of the ``lines`` that decide it.
+        """
         path = self.run.path / GOLDEN
         gold = path.read_bytes() if self.run.gold is None else self.run.gold
         known = [json.loads(line) for line in gold.splitlines() if line.strip()]
@@ -223,7 +229,8 @@ class _Judged:
                 holds = all(line.status == PASS for line in these)
             if not holds:
                 return tuple(chosen.values())
-            found = [now.turns(line) for line in deciding(now.lines, status)]
+            if now is not self:
+                found = [now.turns(line) for line in deciding(now.lines, status)]
             sets = [(one.found if unjudged else one.named) for one in found if one is not None]
             sets = sorted((one for one in sets if one), key=lambda one: len(one))
             if not sets or (status == FAIL and len(sets) < len(found)):

@@ -225,11 +225,14 @@ def values_at(
     """
     import numpy as np
 
-    probes, entry = _probes_of(receipts, rows, golds, limit.max_items, injected), entry_of(name)
-    among = _among(golds, probes)
     if is_ranked(name):
         measure, level, k = parse(name)
-        return np.where(among["with gold"], measure.values(probes.ranked.at_level(level), k), np.nan)
+        with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
+        ranked = judge(receipts.keys_of(rows, limit.max_items), [judgements.judged for judgements in golds])
+        return np.where(with_gold, measure.values(ranked.at_level(level), k), np.nan)
+    # These measures are of what was injected: no ranking is read.
+    probes, entry = _probes_of(receipts, rows, golds, 0, injected), entry_of(name)
+    among = _among(golds, probes)
     if not isinstance(entry, InjectedMeasure | ProbeMeasure):
         return None
     k = int(name.rpartition("@")[2]) if isinstance(entry, InjectedMeasure) else 0
@@ -294,7 +297,10 @@ def _probes_of(
     grades = [judgements.grades for judgements in golds]
     nice = [[key for key, label in judgements.visible.items() if label == NICE] for judgements in golds]
     return Probes(
-        ranked=judge(receipts.keys_of(rows, cutoff), [judgements.judged for judgements in golds]),
+        ranked=judge(
+            receipts.keys_of(rows, cutoff) if cutoff else [[]] * len(rows),
+            [judgements.judged if cutoff else {} for judgements in golds],
+        ),
         injected=judge(injected, grades),
         pinned=judge(receipts.pinned_keys_of(rows), grades),
         nice=judge(injected, [dict.fromkeys(keys, 1) for keys in nice]),

@@ -164,17 +164,16 @@ def test_rollout_says_first_whether_tiers_are_worth_having(three: RunDirectory) 
     assert verdict.judged is not None
     assert set(verdict.judged["shares"]) == {"tier_first_v1", "tier_quota_v1", "hybrid"}
     critical = {line.name for line in verdict.lines if line.critical}
-    assert critical >= {"guard NetBenefit@6", "guard HardRules"}
+    assert critical >= {"guard NetBenefit@6", "guard HardRules", "guard FalseRecall"}
     assert critical >= {f"guard {name} against hybrid" for name in ("Forbidden@6", "CleanHit@6", "StaleRecall")}
     # What rises with how much is recalled is said, and decides nothing against an arm that recalls less.
     said = {line.name: line.critical for line in verdict.lines}
     assert not said["guard Forbidden@6 (advisory)"]
     assert not said["guard StaleRecall (advisory)"]
     assert "guard Success@6 against hybrid" in critical
-    # No hard rule was sampled: the line says which option does, and the verdict does not pass.
+    # No hard rule was sampled: none can be lost, and the line says which option samples some.
     hard = next(line for line in verdict.lines if line.name == "guard HardRules")
-    assert (hard.status, "--hard-rules N" in str(hard.settles)) == (INCONCLUSIVE, True)
-    assert verdict.status != PASS
+    assert (hard.status, "--hard-rules N" in hard.reason) == (SKIPPED, True)
 
 
 def test_missing_control_names_the_command(run: RunDirectory) -> None:

@@ -163,8 +163,8 @@ def test_numbers_of_rules_in_sentences_are_those_of_the_lines(three: RunDirector
     written = json.loads((three.path / "verdict.json").read_text("utf-8"))["lines"]
     critical = [line for line in written if line["critical"] and line["status"] != SKIPPED]
     open_lines = [line for line in critical if line["status"] == INCONCLUSIVE]
-    assert len({line["measure"] for line in open_lines}) < len(open_lines) < len(critical)
-    said = f"{len(open_lines)} of {len(critical)} critical rules are open, "
+    assert 1 < len(open_lines) < len(critical)
+    said = f"{len(open_lines)} of {len(critical)} critical rules are open"
     page = build_report(three, *three.arms[:2])[0].read_text("utf-8")
     assert said in page
     assert said in message_at(three.path).sentence
