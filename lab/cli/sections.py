@@ -55,9 +55,7 @@ GATE = Group(
             "judge": Entry("lab.cli.gate", "Judge a run, an audit of live receipts, or both, by a policy."),
             "policies": Entry("lab.cli.gate", "List the shipped policies."),
             "schema": Entry("lab.cli.gate", "Print the JSON Schema (2020-12) of verdict.json or of a policy."),
-            "verify": Entry(
-                "lab.cli.gate", "Judge a verdict's run again, replay its recordings, and name each difference."
-            ),
+            "verify": Entry("lab.cli.gate", "Check a verdict against its run, and name what differs."),
             "self-test": Entry("lab.cli.self_test", "Test the gate: inject faults and list which are caught."),
         }
     },

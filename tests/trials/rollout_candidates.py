@@ -1,6 +1,6 @@
-"""Which of the simulated candidates a rollout policy lets through: ``python -m tests.trials.candidates FOLDER``.
+"""Which of the simulated candidates a rollout policy lets through: ``python -m tests.trials.rollout_candidates DIR``.
 
-Replays the candidates of :mod:`tests.candidates` beside ``tier_first_v1`` and ``hybrid`` into FOLDER, judges each
+Replays the candidates of :mod:`tests.candidates` beside ``tier_first_v1`` and ``hybrid`` into DIR, judges each
 against ``tier_first_v1``, and prints a table: the verdict, what it ought to be, its first reason, and two shares of the
 probes: those where a relevant memory is injected, of all that have one, and those where a misleading one is, of all.
 They are counted here, and not by a measure, so that a fault of a measure is seen. Options: --recordings SET (a folder
