@@ -235,7 +235,7 @@ def verify(
     from lab.gate.verify import verify as verified
 
     if no_replay and recordings:
-        raise UnusableInput("--recordings: are to be replayed; leave out --no-replay")
+        raise UnusableInput("--recordings: cannot be used with --no-replay; leave out one of them")
     found = verified(file, run, recordings, replay=not no_replay, jobs=jobs, announce=announce)
 
     def show(found: Verified) -> None:

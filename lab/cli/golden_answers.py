@@ -14,7 +14,9 @@ from lab.cli.results import Result
 if TYPE_CHECKING:
     from lab.studies.answers import Agreement
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE", help="Answers with votes, as the audit of LoCoMo has.")]
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE", help="Recorded answers with votes, as in the LoCoMo audit.")
+]
 WrongFiles = Annotated[
     list[Path] | None,
     typer.Option("--wrong", metavar="FILE", help="Answers that are wrong on purpose. Repeat for more."),
@@ -35,7 +37,7 @@ def answers(files: Files, wrong: WrongFiles = None) -> Result:
     def show(_: object) -> None:
         emit_folded(
             f"An answer is accepted if it has {THRESHOLD:.0%} or more of the gold answer's content words, numbers and "
-            "dates. Right is what most votes of the judge accept."
+            "dates. An answer is right if most of the judge's votes accept it."
         )
         for file, lines in groupby(recorded, lambda line: line.file):
             emit()

@@ -81,7 +81,7 @@ class Evidence:
     :func:`lab.compare.paired.as_json` gives it; None where nothing was judged. ``valued`` has the measures with a value
     in any of these arms, ``turns`` the largest number of recall turns of a conversation, ``policy`` the file to
     edit, and ``off`` the arms that their host does not run, by what a rule compares the candidate with. ``exposed`` has
-    the pairs at equal exposure, by measure and by what is compared.
+    the pairs at equal exposure, by measure and by what is compared; without them, a rule compares arms as they are.
     """
 
     candidate: Mapping[str, Sequence[float]]
@@ -98,9 +98,8 @@ class Evidence:
 
     def paired(self, rule: Rule) -> Pairs | None:
         """Return the pairs that a rule judges, if its measure has values."""
-        if rule.exposure is not None:
-            found = self.exposed.get((rule.measure, rule.against))
-            return found.pairs if found else None
+        if found := self.exposed.get((rule.measure, rule.against)) if rule.exposure else None:
+            return found.pairs
         return (self.control if rule.against == CONTROL_ARM else self.pairs).get(rule.measure)
 
     def why_nothing(self, rule: Rule) -> Lack:

@@ -97,7 +97,7 @@ HEAD = {
     "maximum_receipts": Key(_whole_number(1), "Most answered recalls that the limits are meant for; more are noted."),
     "level": Key(LEVEL, "One-sided significance level of a pass; default .05."),
     "fail_level": Key(LEVEL, "Significance level of a fail; default: level. A smaller one makes false alarms rarer."),
-    "wrong_labels": Key(_whole_number(1), "A pass must take at least so many wrong judgements to turn."),
+    "wrong_judgements": Key(_whole_number(1), "The smallest number of wrong judgements that may turn a pass."),
     "unmeasured": Key(
         _one_of("accept"),
         "accept: what the data cannot measure does not prevent a pass. Safety checks are never accepted so.",

@@ -48,7 +48,7 @@ from lab.gate.policy import Policy, Rule
 from lab.runs.directory import GOLDEN, RunDirectory
 from lab.runs.scores import read_gold
 
-# The kind and the name of the line of a policy's `wrong_labels`.
+# The kind and the name of the line of a policy's `wrong_judgements`.
 LABELS, WRONG = "labels", "wrong judgements"
 # How often what is named is judged again and added to, before nothing is claimed.
 ROUNDS = 6
@@ -247,11 +247,11 @@ class _Judged:
 
 
 def judged_labels(policy: Policy, found: Turning | None) -> Line | None:
-    """Return the line of a policy's ``wrong_labels``: whether a pass would hold with fewer judgements wrong than that.
+    """Return the line of a policy's ``wrong_judgements``: whether a pass holds with fewer wrong than that.
 
     None if the policy has none, or there is no pass to turn.
     """
-    most = policy.wrong_labels
+    most = policy.wrong_judgements
     if most is None or found is None or found.status != PASS:
         return None
     numbers: dict[str, Any] = {"n": found.judgements, "limit": f"at least {most}", "candidate": found.least}

@@ -149,7 +149,7 @@ class Policy:
     file: str | None = None
     control: Control | None = None
     unmeasured: str | None = None
-    wrong_labels: int | None = None
+    wrong_judgements: int | None = None
     other_pair: str = ""
 
     @property
@@ -163,7 +163,7 @@ class Policy:
         values = asdict(replace(self, file=None))
         del values["other_pair"]  # It follows from the arms.
         # So that policies from before these keys keep their digest.
-        for key in ("unmeasured", "wrong_labels"):
+        for key in ("unmeasured", "wrong_judgements"):
             if values[key] is None:
                 del values[key]
         for rule in values["rules"]:

@@ -349,7 +349,7 @@ def judge(
             lines += _judged(policy, judged, run, against, audit, control)
         lines += without_input.values()
     turning_it = None
-    if run is not None and measured and (turns or policy.wrong_labels):
+    if run is not None and measured and (turns or policy.wrong_judgements):
         turning_it = turning(policy, measured, run, against, lines)
         if (labels := judged_labels(policy, turning_it)) is not None:
             lines.append(labels)

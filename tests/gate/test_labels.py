@@ -80,23 +80,25 @@ def test_an_open_verdict_has_nothing_to_turn(run: RunDirectory) -> None:
     assert judge(of(HITS), run).turns is None
 
 
-def test_a_policy_asks_for_a_pass_that_wrong_labels_do_not_turn(run: RunDirectory, tmp_path: Path) -> None:
+def test_a_policy_asks_for_a_pass_that_wrong_judgements_do_not_turn(run: RunDirectory, tmp_path: Path) -> None:
     least = judge(of(HITS), run, turns=True).turns["wrong"]["least"]  # type: ignore[index]  # of a pass
-    assert judge(of(HITS, wrong_labels=least), run).status == PASS
-    refused = judge(of(HITS, wrong_labels=least + 1), run)
+    assert judge(of(HITS, wrong_judgements=least), run).status == PASS
+    refused = judge(of(HITS, wrong_judgements=least + 1), run)
     assert refused.status == INCONCLUSIVE
     (line,) = (line for line in refused.lines if line.kind == "labels")
     assert line.candidate == least
     assert f"at least {least + 1}" in line.reason
     file = tmp_path / "policy.toml"
-    file.write_text('name = "n"\nabout = "a"\nwrong_labels = 0\n[[guard]]\nmeasure = "R@6"\nmargin = 0.1\n', "utf-8")
-    with pytest.raises(Exception, match="wrong_labels: expected a whole number from 1"):
+    file.write_text(
+        'name = "n"\nabout = "a"\nwrong_judgements = 0\n[[guard]]\nmeasure = "R@6"\nmargin = 0.1\n', "utf-8"
+    )
+    with pytest.raises(Exception, match="wrong_judgements: expected a whole number from 1"):
         read_policy(str(file))
     # Policies without the key keep their digest.
-    assert of(HITS).key != of(HITS, wrong_labels=1).key
+    assert of(HITS).key != of(HITS, wrong_judgements=1).key
 
 
 def test_a_verdict_with_what_turns_it_is_of_its_schema(run: RunDirectory) -> None:
-    for policy in (of(HITS), of(HITS, wrong_labels=1), of(HITS, minimum_conversations=50)):
+    for policy in (of(HITS), of(HITS, wrong_judgements=1), of(HITS, minimum_conversations=50)):
         verdict = json.loads(json.dumps(judge(policy, run, turns=True).as_json()))
         jsonschema.validate(verdict, verdict_schema())

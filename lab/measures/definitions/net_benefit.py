@@ -3,7 +3,7 @@
 The net benefit of Vickers and Elkin (2006), over the probes at which something can mislead, so that hits elsewhere buy
 no harm. A misleading memory alone costs a whole hit: what follows from it is wrong. Beside a relevant memory, which
 corrects it, it costs half: of the models that STALE tested (arXiv 2605.06527, 400 scenarios), the best answers 55 % of
-the questions right where an older memory stands beside the newer one, so it prevails in about half of them.
+the questions right where an older memory stands beside the newer one, and so fails at about half of them.
 """
 
 from __future__ import annotations
