@@ -62,13 +62,13 @@ _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _MONTH = (
     r"(?P<month>" + "|".join(f"{name[:3]}(?:{name[3:]})?" if len(name) > 3 else name for name in MONTHS) + r"|sept)\.?"
 )
-_DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
+_DAY = r"(?P<day>[0-3]?\d)(?:st|[nr]d|th)?"
 _PATTERNS = (
     r"(?P<year>(?:19|20)\d\d)-(?P<number>[01]?\d)-(?P<day>[0-3]?\d)",
     r"(?P<day>[0-3]?\d)\.(?P<number>[01]?\d)\.(?P<year>(?:19|20)\d\d)",
     r"(?P<number>[01]?\d)/(?P<day>[0-3]?\d)/(?P<year>(?:19|20)\d\d)",
     (
-        r"(?:(?P<from>[0-3]?\d)(?:st|nd|rd|th)?\s?(?:-|–|to|and)\s?)?"
+        r"(?:(?P<from>[0-3]?\d)(?:st|[nr]d|th)?\s?(?:-|–|to|and)\s?)?"
         rf"{_DAY}(?:\sof)?[\s-]{_MONTH}(?:,?\s(?:of\s)?{_YEAR})?"
     ),
     rf"{_MONTH}\s{_DAY}(?![:\d])(?:,?\s{_YEAR})?",
@@ -110,7 +110,7 @@ _IN_WORDS = regex(rf"\b(?:{_SMALL}(?:\s(?:{_SCALE})(?:\s(?:and\s)?{_SMALL})?)*|{
 # "Two weeks ago" is read as "2 weeks ago".
 _IN_WORDS_BEFORE = regex(rf"\b{_SMALL}(?=\s(?:day|week|month|year)s?\b)")
 _NUMBER = regex(
-    r"(?:(?<![\w.])\d{1,3}(?:,\d{3})+(?:\.\d{1,6})?(?!\d)|(?<![\d.])\d{1,15}(?:\.\d{1,6})?(?!\d))(?:(?:st|nd|rd|th)\b)?"
+    r"(?:(?<![\w.])\d{1,3}(?:,\d{3})+(?:\.\d{1,6})?(?!\d)|(?<![\d.])\d{1,15}(?:\.\d{1,6})?(?!\d))(?:(?:st|[nr]d|th)\b)?"
 )
 _HAN = regex("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 _SPELLINGS = ((regex(r"(?<=.)our"), "or"), (regex(r"is(?=$|at)"), "iz"), (regex(r"ys$"), "yz"), (regex(r"ter$"), "tr"))
