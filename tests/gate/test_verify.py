@@ -500,7 +500,7 @@ BAD: Mapping[str, tuple[Callable[[Path], list[str | Path]], str]] = {
     ),
     "recordings and no replay": (
         lambda home: [home / "run" / "verdict.json", "--recordings", home / "datasets", "--no-replay"],
-        "leave out --no-replay",
+        "leave out one of them",
     ),
 }
 
