@@ -18,7 +18,7 @@ from lab.gate.keys import ACCEPT, OTHER_PAIR
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, NOT_HERE, PASS, Line, deciding
 from lab.gate.outputs import finding, rollback
 from lab.gate.policy import DIFFERENCES, OF_AUDITS
-from lab.gate.verdict import Verdict
+from lab.gate.verdict import READS_GOLD, Verdict
 from lab.replay.command import portable, replay_command
 
 # Findings, and names of rules, in one sentence.
@@ -130,6 +130,8 @@ def action_of(
         if verdict.status != PASS:
             return Action(verdict.undone)
         return Action(f"{verdict.undone} To switch for good:", join(["lab", "canary", "apply", folder]))
+    if any(reason.endswith(READS_GOLD) for reason in verdict.trial):
+        return Action("This is what the best engine could reach, and nothing to switch to.")
     if verdict.status == PASS:
         return _after_pass(verdict, folder)
     if (back := rollback(verdict)) is not None:

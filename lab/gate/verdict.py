@@ -212,6 +212,7 @@ __all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED"
 
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3, ERROR: 4}
 SCHEMA = "lab.verdict.v1"
+READS_GOLD = "reads the golden set"
 # Why a rule on live receipts was not judged, and what to add.
 NO_AUDIT = "needs an audit of receipts", "add AUDIT"
 NOT_JUDGED = "to judge are not judged yet"
@@ -392,7 +393,7 @@ def _oracles(policy: Policy, run: RunDirectory | None) -> Iterator[str]:
     if run is not None:
         mine, candidate = locate(run, policy.candidate)
         if mine.arm(candidate).needs_gold:
-            yield f"{candidate} reads the golden set"
+            yield f"{candidate} {READS_GOLD}"
 
 
 def _open_turns(run: RunDirectory) -> Iterator[str]:

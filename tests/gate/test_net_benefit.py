@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.gate.action import action_of
 from lab.gate.line import FAIL, PASS
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.verdict import judge
@@ -135,6 +136,7 @@ def test_an_oracle_passes_and_is_no_evidence(harmed: RunDirectory) -> None:
     verdict = verdict_on(harmed, "oracle")
     assert verdict.status == PASS
     assert "oracle reads the golden set" in verdict.trial
+    assert action_of(verdict).sentence.endswith("nothing to switch to.")
 
 
 def test_silence_is_refused_for_want_of_exposure(harmed: RunDirectory) -> None:
