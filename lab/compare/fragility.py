@@ -65,11 +65,6 @@ class Fragility:
     named: tuple[Label, ...]
     drawn: tuple[bool, ...] = ()
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the two bounds are one number."""
-        return self.least == self.most
-
 
 def _itself(p: float) -> float:
     return p

@@ -174,7 +174,7 @@ def of_difference(
     candidate: str,
     difference: Difference,
     family: int,
-    reading: Reading | None = None,
+    reading: Reading,
 ) -> Turns | None:
     """Return what turns a difference of two arms of one run; None if it is not shown, or not one of hits or harms.
 
@@ -186,7 +186,7 @@ def of_difference(
     sign = 1.0 if difference.estimate.mean >= 0 else -1.0
     conclusion = Conclusion(adjust=lambda p: min(1.0, family * p))
     arms = Arm(run, candidate, sign), Arm(run, baseline, -sign)
-    return what_turns(arms, difference.measure, conclusion, reading or Reading())
+    return what_turns(arms, difference.measure, conclusion, reading)
 
 
 def what_turns(
@@ -202,7 +202,7 @@ def what_turns(
 ) -> Turns | None:
     """Return what turns the conclusion that the weighted sum of arms, plus ``shift``, is above 0.
 
-    The runs of the arms have the same gold. ``probes`` restricts it to some, ``random`` asks for draws. None if it does
+    The runs of the arms have the same gold. ``probes`` restricts it to some, ``random`` adds draws. None if it does
     not hold, or if the measure does not depend on judgements. ``equal``: the arms are compared at equal exposure.
     """
     entry = entry_of(measure)

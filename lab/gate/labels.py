@@ -22,7 +22,6 @@ from lab.compare.judgements import (
     Reading,
     Turns,
     at_random,
-    in_short,
     shares,
     turned_by,
     turned_lines,
@@ -87,11 +86,6 @@ class Turning:
         if self.found is not None:
             said += f"; or if {self.found} of {counted(self.unjudged, 'unjudged memory')} were relevant"
         return f"{said}."
-
-    @property
-    def bounds(self) -> str:
-        """Return the number of judgements that turn it, in a word."""
-        return in_short(self.least, self.most)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values, with keys and no texts."""
@@ -158,7 +152,7 @@ class _Judged:
         self.lines = tuple(judge_compared(policy, rules, data))
 
     def turns(self, line: Line, *, random: bool = False) -> Turns | None:
-        """Return what turns a line that passes or fails; None if no judgement does. ``random`` asks for draws."""
+        """Return what turns a line that passes or fails; None if no judgement does. ``random`` adds draws."""
         test = next((test for test in self._tests if self._is_of(test, line)), None)
         if test is None:
             return None

@@ -100,7 +100,7 @@ def verify(
     if opened and replay:
         _replay(opened, recordings, jobs, announce, found)
     elif opened:
-        found.left_out.append("the replay, which was not asked for")
+        found.left_out.append("the replay, by --no-replay")
     return Verified(
         str(file),
         str(opened.path) if opened else None,

@@ -461,7 +461,7 @@ def test_command_prints_each_difference_and_exits_with_one(home: Path) -> None:
     done = _lab(file, "--no-replay")
     assert done.exit_code == 1
     assert "1 difference\n  run: seed 7 -> 0\n" in done.output
-    assert "left out: the replay, which was not asked for" in done.output
+    assert "left out: the replay, by --no-replay" in done.output
     assert "This does not show: intent: whoever" in done.output
     value = json.loads(_lab(file, "--no-replay", "--json").stdout)
     assert value["differences"] == ["run: seed 7 -> 0"]
