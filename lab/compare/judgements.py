@@ -420,11 +420,16 @@ def _turned(gold: Gold, labels: Sequence[Label], nice: Container[str]) -> Gold:
 
 
 class Exposed(NamedTuple):
-    """Pairs of a measure at equal exposure, and at how many probes each arm injects a judged memory."""
+    """Pairs of a measure at equal exposure, and at how many probes each arm injects a judged memory.
+
+    ``deaf`` counts the ``conversations`` in which the candidate does so at less than half as many probes.
+    """
 
     pairs: Pairs
     baseline: int
     candidate: int
+    deaf: int
+    conversations: int
 
 
 def pairs_at_equal_exposure(baseline: Arm, candidate: Arm, measure: str, reading: Reading) -> Exposed | None:
@@ -436,15 +441,18 @@ def pairs_at_equal_exposure(baseline: Arm, candidate: Arm, measure: str, reading
     for weights in ((1.0, 0.0), (0.0, 1.0)):
         found.weights = list(weights)
         values.append(found.values([(at, ()) for at in range(len(found.names))]))
-    exposed = [0, 0]
-    for at, rows in enumerate(found.places):
-        lists = [receipts.injected_keys_of(_ints([row]))[0] for receipts, row in rows]
-        _, counts = at_equal_exposure(lists, found.golds[at].judged, min(limit.max_items for limit in found.limits))
-        exposed = [so_far + bool(count) for so_far, count in zip(exposed, counts, strict=True)]
     equal = equal_in(baseline.run)
     conversations = [equal.get(one.conversation, one.conversation) for one in found.golds]
+    exposed = dict.fromkeys(conversations, (0, 0))
+    for at, rows in enumerate(found.places):
+        lists = [receipts.injected_keys_of(_ints([row]))[0] for receipts, row in rows]
+        _, (old, new) = at_equal_exposure(lists, found.golds[at].judged, min(limit.max_items for limit in found.limits))
+        so_far = exposed[conversations[at]]
+        exposed[conversations[at]] = so_far[0] + bool(old), so_far[1] + bool(new)
     pairs = Pairs(measure, found.names, conversations, list(values[0]), list(values[1]))
-    return Exposed(pairs, *exposed)
+    counts = exposed.values()
+    old, new = sum(old for old, _ in counts), sum(new for _, new in counts)
+    return Exposed(pairs, old, new, sum(2 * new < old for old, new in counts), len(exposed))
 
 
 def turned_lines(lines: Sequence[Mapping[str, Any]], wrong: Sequence[Judgement]) -> bytes:

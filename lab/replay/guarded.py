@@ -312,6 +312,9 @@ class Seat(Guarded):
         listed = {*ids[: answer.injected], *answer.pinned}
         if self._foreign and answer.context and self._texts.unlisted(answer.context, listed, ask.text):
             raise Broken("unlisted_memory")
+        written = ((item.id, item.text) for item in answer.items[: answer.injected])
+        if self._foreign and not ask.items_only and self._texts.unwritten(written, answer.context):
+            raise Broken("unwritten_item")
 
     def _book(self, writes: Writes, held: dict[str, Stored]) -> None:
         for memory in writes.created:

@@ -1,13 +1,14 @@
-"""Find memories in an injected text that its list of items does not name (EX-17).
+"""Find memories in an injected text that its list of items does not name, and items that the text lacks (EX-17).
 
-Measures of safety read the list, so a system that lists one memory and writes all of them would look safe. Texts are
-compared by their letters and digits alone: without markup, case, white space and punctuation.
+Measures read the list, so a system that lists one memory and writes all of them would look safe, and one that lists
+many and writes none useful. Texts are compared by their letters and digits alone: without markup, case, white space and
+punctuation.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from html import unescape
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ _NO_TEXT = regex(r"[\W_]+")
 _ENDS = regex(r'[\n\r;|•"]')
 _LONGEST = 200
 _AROUND = regex(r"^\W*(?:\d+\W+)?(?:\[[^\]]*\]\W*)*|(?:\W*\[[^\]]*\])+\W*$")
+# What even a text in other words keeps of a memory: words of four letters, numbers, pairs of Chinese characters.
+_KEPT = regex(r"[\u3400-\u9fff]{2}|[^\W\d_\u3400-\u9fff]{4,}|\d{2,}")
 
 
 def letters_of(text: str) -> bytes:
@@ -71,6 +74,21 @@ class Texts:
                 del held[name][key]
                 if not held[name]:
                     del held[name]
+
+    def unwritten(self, items: Iterable[tuple[str, str]], context: str) -> bool:
+        """Return whether a text has nothing of one of the ``items`` (key and text), not even a word."""
+        lacking = [item for item in items if item[1] not in context]
+        if not lacking:
+            return False
+        written = letters_of(context)
+        for key, text in lacking:
+            pieces = [letters_of(piece) for piece in _KEPT.findall(text)]
+            if key in self._known:
+                searched = self._known[key].searched
+                pieces += [*_blocks(searched, STEP)] or [searched]
+            if any(pieces) and not any(piece and piece in written for piece in pieces):
+                return True
+        return False
 
     def unlisted(self, context: str, listed: Collection[str], prompt: str) -> set[str]:
         """Return the keys of the memories that a text holds, other than the ``listed`` ones; in linear time.

@@ -109,12 +109,32 @@ class Changed(MemorySystem):
         return replace(found, items=items, injected=len(items), context="\n".join(item.text for item in items))
 
 
+# Two of the six conversations.
+DEAF = ("lantern-shop", "tea-mountain")
+
+
+class Deaf(Harmed):
+    """tier_first_v1, which injects nothing in a third of the conversations."""
+
+    def open(self, kit: Kit) -> MemorySystem:
+        system = Changed(self.inner.open(kit), {})
+        return Silent(system) if kit.conversation in DEAF else system
+
+
+class Silent(Changed):
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner, {})
+
+    def select(self, ask: Ask, candidates: Any) -> Recall:
+        return Recall(status="skipped")
+
+
 @pytest.fixture(scope="module")
 def harmed(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     first = make_arm(ArmSpec("tier_first_v1", "tier_first_v1"))
     gold = {str(probe.turn): probe for probe in read_golden(operators.parents[1] / "golden" / "operators").probes}
-    made = {"harmed": Harmed("harmed", first, gold)}
-    arms = ("tier_first_v1", "harmed", "oracle", "none", "hybrid")
+    made = {"harmed": Harmed("harmed", first, gold), "deaf": Deaf("deaf", first, gold)}
+    arms = ("tier_first_v1", "harmed", "deaf", "oracle", "none", "hybrid")
     asked = ReplayRequest(str(operators), "lab", arms, scope="recorded", embedder="hashing")
     return run_replay(asked, tmp_path_factory.mktemp("harmed") / "run", made=made).run
 
@@ -145,6 +165,13 @@ def test_silence_is_refused_for_want_of_exposure(harmed: RunDirectory) -> None:
     assert "without exposure: a judged memory is injected at 0 of" in verdict.lines[0].reason
     # Without the rule's condition, silence harms nobody.
     assert verdict_on(harmed, "none", replace(EQUAL, exposure=None, margin=0.5)).status != FAIL
+
+
+def test_silence_in_a_quarter_of_the_conversations_is_refused(harmed: RunDirectory) -> None:
+    """A mean hides who has no memory any more."""
+    reason = verdict_on(harmed, "deaf").lines[0].reason
+    assert verdict_on(harmed, "deaf").status == FAIL
+    assert f"in {len(DEAF)} of {len(harmed.conversations)} conversations" in reason
 
 
 def test_the_control_is_left_out_where_it_is_the_candidate(harmed: RunDirectory) -> None:

@@ -97,6 +97,27 @@ def test_honest_text_passes(case: str) -> None:
     assert failure_of(context, **changes) is None  # type: ignore[arg-type]  # fields of a recall
 
 
+@pytest.mark.parametrize("text", [STALE, CHINESE, SHORT])
+def test_item_that_the_text_lacks_fails_the_recall(text: str) -> None:
+    items = (LISTED, Item(next(memory.key for memory in MEMORIES if memory.text == text), text))
+    assert failure_of("2 notes exist.", items=items, injected=2) == "unwritten_item in recall"
+    # An item that is not injected need not be there.
+    assert failure_of("2 notes exist.", items=items) is None
+
+
+WRITTEN = {
+    "in_other_words": "The key for deploying changes hands weekly.",
+    "cut": STALE[:12],
+    "escaped_and_folded": f"<b>{escape(STALE.upper())}</b>",
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_item_that_is_written_in_any_form_is_no_failure(case: str) -> None:
+    items = (LISTED, Item("c/s#1", STALE))
+    assert failure_of(WRITTEN[case], items=items, injected=2) is None
+
+
 def test_memory_within_a_listed_one_is_no_evidence() -> None:
     whole = Texts()
     whole.add("long", f"{HARMLESS} {NOTED} {STALE}")
@@ -164,5 +185,7 @@ def test_every_shipped_system_lists_what_its_text_holds() -> None:
         recall = answer.recall
         listed = {*(item.id for item in recall.items[: recall.injected]), *recall.pinned}
         assert texts.unlisted(recall.context, listed, answer.point.text) == set(), answer.arm
+        items = [(item.id, item.text) for item in recall.items[: recall.injected]]
+        assert not texts.unwritten(items, recall.context), answer.arm
         injecting |= {answer.arm} if recall.context else set()
     assert {"engine", "pack", "observations", "rsclaw", "long_context", "memory_lancedb"} <= injecting

@@ -32,8 +32,8 @@ from lab.systems.spec import ArmSpec
 from tests.candidates import CASES, PASSING, SLOTS, Known, candidates
 
 BASELINE, REFERENCE = "tier_first_v1", "hybrid"
-# Its recalls fail, and a run with failed recalls is judged as a whole; so it has a run of its own.
-ALONE = ("from_the_future",)
+# Their recalls fail, and a run with failed recalls is judged as a whole; so each has a run of its own.
+ALONE = ("from_the_future", "lists_only")
 
 
 def replayed(request: ReplayRequest, made: Mapping[str, Arm], out: Path) -> Path:

@@ -343,6 +343,7 @@ REMEDIES: dict[str, str] = {
     "item_twice": "return each item once",
     "too_many_items": "return at most at_most items",
     "unlisted_memory": "return every memory of context among the injected items, or in pinned",
+    "unwritten_item": "write every injected item into context, in any words",
     "injected_out_of_range": "return as many items as injected says",
     "nothing_injected": "return the injected text in context",
     "captured_what_was_given": _WRITES,

@@ -123,7 +123,8 @@ FAULTS: dict[str, Answer] = {
     "error_with_text": lambda request: say(failed(request, "rye bread is dark")),
     "unsupported": lambda request: say(failed(request, "unsupported")),
     "degraded": lambda request: say(with_result(request, status="degraded", reason="embedder_down")),
-    "surrogate": lambda request: say(with_result(request, context="cut \ud83d")),
+    "surrogate": lambda request: say(with_result(request, items=[], context="cut \ud83d")),
+    "unwritten": lambda request: say(with_result(request, context="2 notes exist")),
     "stderr": lambda request: (os.write(2, b"rye bread\n" * 500_000), say(dumped(right(request)))),
     "writes": lambda request: say(with_result(request, writes={"created": [{"id": "n", "text": "x", "sources": []}]})),
 }

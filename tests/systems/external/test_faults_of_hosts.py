@@ -44,6 +44,7 @@ ONCE = {
     "unknown": "unknown_item in recall",
     "item_twice": "item_twice in recall",
     "unlisted": "unlisted_memory in recall",
+    "unwritten": "unwritten_item in recall",
     "too_many_injected": "injected_out_of_range in recall",
     "no_context": "nothing_injected in recall",
     "writes": "captured_what_was_given in recall",
