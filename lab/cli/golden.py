@@ -226,18 +226,29 @@ def diff(
 
 def split(
     path: options.GoldenSet,
-    out: Annotated[Path, typer.Option(help="The folder to create, with dev.jsonl and test.jsonl.")],
+    out: Annotated[Path, typer.Option(help="The folder to create, with one file for each part.")],
     share: Annotated[float, typer.Option(help="Share of the conversations that go to dev.jsonl.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the hash that orders conversations.")] = 0,
+    by: Annotated[
+        str | None, typer.Option(metavar="SLICE", help="One file for each value of a slice instead, such as family.")
+    ] = None,
 ) -> Result:
-    """Split a golden set by conversation into dev and test sets.
+    """Split a golden set by conversation into dev and test sets, or by a slice.
 
     Tune on dev.jsonl, and use test.jsonl once, at the end.
     """
+    from lab.base.files import file_names
     from lab.golden.files import golden_bytes, read_golden, write_new_folder
     from lab.golden.model import split as split_set
+    from lab.golden.model import split_by
 
-    halves = dict(zip(("dev", "test"), split_set(read_golden(path), share, seed), strict=True))
+    golden = read_golden(path)
+    if by:
+        parts = split_by(golden, by)
+        names = file_names(parts)
+        halves = {names[value]: part for value, part in parts.items()}
+    else:
+        halves = dict(zip(("dev", "test"), split_set(golden, share, seed), strict=True))
     write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.judged) for name, half in halves.items()})
     counts: dict[str, dict[str, Any]] = {}
     for name, half in halves.items():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import digest
-from lab.base.formatting import counted
+from lab.base.formatting import choices, counted
 
 PREFIX = "haystack:"
 
@@ -66,6 +66,10 @@ CONDITIONS = {
     "contradicted": "two memories disagree, and the conversation shows which is right; the wrong one is forbidden",
     "adjacent": "the right topic of the wrong project, person or thing is forbidden",
 }
+
+# The slice of the families of harm (the card of golden/harms), and what the names of those of corrections begin with.
+FAMILY = "family"
+CORRECTION = "correction"
 
 
 def capture_id(turn: str) -> str:
@@ -289,3 +293,18 @@ def split(golden: GoldenSet, share: float, seed: int) -> tuple[GoldenSet, Golden
         raise UnusableInput(f"{counted(len(names), 'conversation')}: a split by conversation needs at least two")
     first = set(names[: min(max(round(share * len(names)), 1), len(names) - 1)])
     return golden.of_conversations(first), golden.of_conversations(set(names) - first)
+
+
+def split_by(golden: GoldenSet, name: str) -> dict[str, GoldenSet]:
+    """Return the probes of each value of a slice, by value; probes without the slice are left out.
+
+    Raises :class:`UnusableInput`, with the known slices, if no probe has it.
+    """
+    found: dict[str, list[Probe]] = {}
+    for probe in golden.probes:
+        if name in probe.slices:
+            found.setdefault(probe.slices[name], []).append(probe)
+    if not found:
+        known = sorted({slice_name for probe in golden.probes for slice_name in probe.slices})
+        raise UnusableInput(f"--by {name}: no probe has this slice; {choices(name, known, 'probes have')}")
+    return {value: GoldenSet(tuple(found[value])) for value in sorted(found)}

@@ -208,7 +208,9 @@ class Probes(NamedTuple):
     of the Working Set with the relevant memories; ``nice`` and ``misleading`` compare injected memories with the
     visible relevant memories labelled nice_to_have, and with those judged misleading. ``items`` counts injected
     memories; ``chars`` and ``tokens`` are the length of the injected block, in UTF-16 units and estimated tokens.
-    ``answer_share`` is the share of the gold answer that the block has, NaN without an answer.
+    ``answer_share`` is the share of the gold answer that the block has, NaN without an answer. ``points`` number the
+    recall points in time. ``corrections`` number what was corrected: probes about one correction have one number, those
+    about none -1.
     """
 
     ranked: Judged
@@ -220,6 +222,8 @@ class Probes(NamedTuple):
     chars: Floats
     tokens: Floats
     answer_share: Floats
+    points: Ints
+    corrections: Ints
 
 
 class Turns(NamedTuple):

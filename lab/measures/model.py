@@ -86,11 +86,17 @@ class RankMeasure(Measure):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InjectedMeasure(Measure):
-    """Computed from the first k injected memories, at every cutoff up to the arm's maximum number of items."""
+    """Computed from the first k injected memories, at every cutoff up to the arm's maximum number of items.
+
+    With a ``family``, only probes of this family of harms have a value, and scores of sets without one do not name the
+    measure. ``across`` says that a value depends on several probes of a conversation.
+    """
 
     values: Callable[[Probes, int], Floats]
     cut: bool = True
     probes: Which = "with gold"
+    family: str = ""
+    across: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

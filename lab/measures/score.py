@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import Incomplete
-from lab.golden.model import CONDITION
+from lab.golden.model import CONDITION, CORRECTION, FAMILY, SUPERSEDED
 from lab.measures.catalogue import MEASURES, RANKED, entry_of, is_ranked, of_kind, parse
 from lab.measures.inputs import Flags, Floats, Ints, Judged, Probes, judge, turns_of
 from lab.measures.model import (
@@ -20,7 +20,6 @@ from lab.measures.model import (
     InjectedMeasure,
     ProbeMeasure,
     TurnMeasure,
-    Which,
     WritesMeasure,
     name_over_probes,
 )
@@ -198,6 +197,8 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
     where = [among["with gold"]] * len(values)
     for entry in MEASURES:
         if isinstance(entry, InjectedMeasure):
+            if entry.family and not among[entry.family].any():
+                continue
             columns = {f"{entry.name}@{k}": entry.values(probes, k) for k in limit.cutoffs if k <= limit.max_items}
         elif isinstance(entry, ProbeMeasure):
             columns = {entry.name: entry.values(probes)}
@@ -207,7 +208,7 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
         else:
             continue
         values |= columns
-        where += [among[entry.probes]] * len(columns)
+        where += [among[_which(entry)]] * len(columns)
     return Block(receipts.turn[rows], values, np.stack(where, axis=1))
 
 
@@ -233,22 +234,53 @@ def values_at(
     # These measures are of what was injected: no ranking is read.
     probes, entry = _probes_of(receipts, rows, golds, 0, injected), entry_of(name)
     among = _among(golds, probes)
-    if not isinstance(entry, InjectedMeasure | ProbeMeasure):
+    if not isinstance(entry, InjectedMeasure | ProbeMeasure) or (isinstance(entry, InjectedMeasure) and entry.across):
         return None
     k = int(name.rpartition("@")[2]) if isinstance(entry, InjectedMeasure) else 0
     values = entry.values(probes, k) if isinstance(entry, InjectedMeasure) else entry.values(probes)
-    return np.where(among[entry.probes], values, np.nan)
+    return np.where(among[_which(entry)], values, np.nan)
 
 
-def _among(golds: Sequence[Gold], probes: Probes) -> dict[Which, Flags]:
-    """Return which probes have a value of a measure, by what it says of them."""
+def _which(entry: InjectedMeasure | ProbeMeasure) -> str:
+    return (isinstance(entry, InjectedMeasure) and entry.family) or entry.probes
+
+
+def _among(golds: Sequence[Gold], probes: Probes) -> dict[str, Flags]:
+    """Return which probes have a value of a measure, by what it says of them: gold (:data:`Which`), or their family."""
     import numpy as np
 
     with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
     everywhere = np.ones(len(golds), bool)
     # Where no memory is relevant, the right answer is that nothing is known.
     answered = with_gold & ~np.isnan(probes.answer_share)
-    return {"with gold": with_gold, "without gold": ~with_gold, "with answer": answered, "all": everywhere}
+    families = np.array([judgements.slices.get(FAMILY, "") for judgements in golds], object)
+    measured = {entry.family for entry in of_kind(InjectedMeasure) if entry.family}
+    return {name: families == name for name in measured} | {
+        "with gold": with_gold,
+        "without gold": ~with_gold,
+        "with answer": answered,
+        "all": everywhere,
+    }
+
+
+def corrections_of(golds: Sequence[Gold]) -> list[int]:
+    """Return for each probe the number of the correction that it is about; -1 for none.
+
+    Two probes are about one correction if they need the same memory and have the same misleading one.
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    found = []
+    for judgements in golds:
+        slices = judgements.slices
+        is_correction = slices.get(CONDITION) == SUPERSEDED or slices.get(FAMILY, "").startswith(CORRECTION)
+        most = max(judgements.grades.values(), default=0)
+        needed = [key for key, grade in judgements.grades.items() if grade == most] if is_correction else []
+        pairs = [(right, wrong) for right in needed for wrong in judgements.forbidden]
+        number = next((numbers[pair] for pair in pairs if pair in numbers), len(numbers)) if pairs else -1
+        for pair in pairs:
+            numbers.setdefault(pair, number)
+        found.append(number)
+    return found
 
 
 def rank_measures(judged: Judged, depth: int, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, Floats]:
@@ -293,6 +325,8 @@ def _probes_of(
     injected: Sequence[Sequence[str]] | None = None,
 ) -> Probes:
     """Return the columns of ``rows`` of receipts, which must be probes, with their gold."""
+    import numpy as np
+
     injected = receipts.injected_keys_of(rows) if injected is None else injected
     grades = [judgements.grades for judgements in golds]
     nice = [[key for key, label in judgements.visible.items() if label == NICE] for judgements in golds]
@@ -309,6 +343,8 @@ def _probes_of(
         chars=receipts.chars[rows],
         tokens=receipts.block["tokens"][rows],
         answer_share=receipts.answer_share[rows],
+        points=receipts.turn[rows],
+        corrections=np.array(corrections_of(golds), np.int64),
     )
 
 

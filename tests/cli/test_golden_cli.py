@@ -200,6 +200,17 @@ def test_split_writes_two_valid_sets(place: Path, tmp_path: Path) -> None:
         assert sorted(path.name for path in folder.iterdir()) == names
 
 
+def test_split_by_a_slice_writes_one_set_for_each_value(place: Path, tmp_path: Path) -> None:
+    gold = read_golden(place / "golden" / "mine")
+    result = _json("split", place / "golden" / "mine", "--out", tmp_path / "types", "--by", "type")
+    assert set(result) == {probe.slices["type"] for probe in gold.probes if "type" in probe.slices}
+    for value in result:
+        part = read_golden(tmp_path / "types" / f"{value}.jsonl")
+        assert part.probes == tuple(probe for probe in gold.probes if probe.slices.get("type") == value)
+    with pytest.raises(UnusableInput, match="no probe has this slice; did you mean 'type'"):
+        _run("split", place / "golden" / "mine", "--out", tmp_path / "other", "--by", "typ")
+
+
 def test_agree_with_three_judges_compares_pairs(place: Path, tmp_path: Path) -> None:
     gold = place / "golden" / "mine"
     second, third = tmp_path / "second.jsonl", tmp_path / "third.jsonl"

@@ -216,8 +216,10 @@ def test_score_run_additional_measures_are_not_written(run: RunDirectory, scores
 
 def test_summarise_unseen_harm_has_a_bound(summary: dict[str, Any]) -> None:
     unseen = {arm: one["unseen"] for arm, one in summary["arms"].items()}
-    assert set(unseen["recency"]) == set()
-    assert set(unseen["none"]) == {"AnyWrongScope", "FalseRecall", "Forbidden@1", "Forbidden@2"}
+    # One item is never beside another.
+    assert set(unseen["recency"]) == {"HarmAlone@2", "HarmBeside@1"}
+    harms = {f"{name}@{k}" for name in ("Forbidden", "HarmAlone", "HarmBeside") for k in (1, 2)}
+    assert set(unseen["none"]) == {"AnyWrongScope", "FalseRecall", *harms}
     # With a rate of 31 %, eight turns show none once in twenty times.
     assert unseen["none"]["AnyWrongScope"] == {"n": 8, "at_most": pytest.approx(0.3123, abs=1e-4)}
     assert (1 - unseen["none"]["AnyWrongScope"]["at_most"]) ** 8 == pytest.approx(0.05)

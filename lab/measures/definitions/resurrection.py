@@ -1,0 +1,37 @@
+"""Resurrection@k: whether what was corrected comes back after the correction had won."""
+
+from __future__ import annotations
+
+from lab.measures.definitions.clean_hit import MEASURE as CLEAN_HIT
+from lab.measures.definitions.success import success
+from lab.measures.inputs import Floats, Probes
+from lab.measures.model import ITSELF, YES, InjectedMeasure
+
+
+def resurrection(probes: Probes, k: int) -> Floats:
+    """Return whether a misleading memory is injected, at probes of a correction that has won before; else NaN."""
+    import numpy as np
+
+    won, misled = CLEAN_HIT.values(probes, k) > 0, success(probes.misleading, k)
+    found = np.full(len(won), np.nan)
+    for number in np.unique(probes.corrections[probes.corrections >= 0]):
+        about = np.flatnonzero(probes.corrections == number)
+        later = about[np.cumsum(won[about]) - won[about] > 0]
+        found[later] = misled[later]
+    return found
+
+
+MEASURE = InjectedMeasure(
+    name="Resurrection",
+    values=resurrection,
+    better="lower",
+    range=YES,
+    source=ITSELF,
+    missing=None,
+    across=True,
+    definition=(
+        "At probes about a correction that has won before: a memory judged misleading is injected among the first k; "
+        "null elsewhere. Each arm has its own probes; two arms are compared at those of both."
+    ),
+    order=128,
+)

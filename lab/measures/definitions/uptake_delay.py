@@ -1,0 +1,37 @@
+"""UptakeDelay@k: how long it takes until a correction wins."""
+
+from __future__ import annotations
+
+from lab.measures.definitions.clean_hit import MEASURE as CLEAN_HIT
+from lab.measures.inputs import Floats, Probes
+from lab.measures.model import COUNT, ITSELF, InjectedMeasure
+
+
+def uptake_delay(probes: Probes, k: int) -> Floats:
+    """Return the delay of each correction at its first probe, NaN at all others."""
+    import numpy as np
+
+    won = CLEAN_HIT.values(probes, k) > 0
+    delays = np.full(len(won), np.nan)
+    for number in np.unique(probes.corrections[probes.corrections >= 0]):
+        about = np.flatnonzero(probes.corrections == number)
+        if len(about) > 1:
+            wins = about[won[about]]
+            delays[about[0]] = probes.points[wins[0] if len(wins) else about[-1]] - probes.points[about[0]]
+    return delays
+
+
+MEASURE = InjectedMeasure(
+    name="UptakeDelay",
+    values=uptake_delay,
+    better="lower",
+    range=COUNT,
+    source=ITSELF,
+    missing=None,
+    across=True,
+    definition=(
+        "Recall points from the first probe about a correction to the first at which it wins: it is injected among the "
+        "first k, and nothing misleading is. If it never wins, those to its last probe; null with one probe."
+    ),
+    order=127,
+)
