@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -17,7 +18,7 @@ from lab.recordings.readers import read_library, with_golden
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDINGS, GOLDEN = ROOT / "datasets" / "operators", ROOT / "golden" / "operators"
-of_each_set = pytest.mark.parametrize("name", ["operators", "traps"])
+of_each_set = pytest.mark.parametrize("name", ["harms", "operators", "traps"])
 
 
 @of_each_set
@@ -93,20 +94,38 @@ def test_each_condition_is_planted_often_in_both_languages() -> None:
     assert not any("condition" in probe.slices for probe in needs_nothing)
 
 
-def test_every_probe_has_two_more_judges_and_settled_conflicts() -> None:
-    golden = {probe.turn: probe for probe in read_golden(GOLDEN).probes}
-    judges = GOLDEN / "judges"
-    votes = [{probe.turn: probe for probe in read_golden(judges / name).probes} for name in ("second", "third")]
+@pytest.mark.parametrize("name", ["harms", "operators"])
+def test_every_probe_has_two_more_judges_and_settled_conflicts(name: str) -> None:
+    gold = ROOT / "golden" / name
+    golden = {probe.turn: probe for probe in read_golden(gold).probes}
+    judges = gold / "judges"
+    votes = [{probe.turn: probe for probe in read_golden(judges / one).probes} for one in ("second", "third")]
     assert all(vote.keys() == golden.keys() for vote in votes)
     settled = [json.loads(line) for line in (judges / "settled.jsonl").read_text("utf-8").splitlines()]
     decided = {(one["turn"], one["memory"]): one["settled"] for one in settled if one["what"] == "relevant"}
     assert all(golden[turn].grades.get(memory, 0) == grade for (turn, memory), grade in decided.items())
-    assert f"All {len(settled)} disagreements ({len(decided)} on what is relevant" in card(GOLDEN)
+    assert f"All {len(settled)} disagreements ({len(decided)} on what is relevant" in " ".join(card(gold).split())
     for turn, probe in golden.items():
         for memory in {*probe.grades, *votes[0][turn].grades, *votes[1][turn].grades} - {
             m for t, m in decided if t == turn
         }:
             assert probe.grades.get(memory) == votes[0][turn].grades.get(memory) == votes[1][turn].grades.get(memory)
+
+
+def test_each_family_of_harm_is_planted_in_each_conversation_and_the_halves_are_drawn() -> None:
+    golden = read_golden(ROOT / "golden" / "harms")
+    names = sorted({probe.conversation for probe in golden.probes})
+    families = {probe.slices["family"] for probe in golden.probes}
+    assert (len(names), len(families)) == (24, 14)
+    for name in names:
+        assert {probe.slices["family"] for probe in golden.of(name)} == families, name
+    shuffled = names.copy()
+    Random(20261129).shuffle(shuffled)
+    choosing = {probe.conversation for probe in golden.probes if probe.slices["half"] == "choosing"}
+    assert choosing == set(shuffled[:12])
+    for language in ("en", "zh-Hant"):
+        counts = Counter(probe.slices["family"] for probe in golden.probes if probe.slices["language"] == language)
+        assert min(counts[family] for family in families) >= 8, language
 
 
 def card(folder: Path) -> str:

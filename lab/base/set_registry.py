@@ -18,7 +18,7 @@ DEMO = (
 
 # How many memories of other conversations a replay of a shipped set adds to each conversation by default. Without them,
 # six slots hold a large share of the memories in reach, so that even a random arm finds most.
-HAYSTACKS = {"operators": 400}
+HAYSTACKS = {"harms": 400, "operators": 400}
 
 
 def recordings_at(text: str) -> Path:

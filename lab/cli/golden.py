@@ -233,7 +233,7 @@ def split(
         str | None, typer.Option(metavar="SLICE", help="One file for each value of a slice instead, such as family.")
     ] = None,
 ) -> Result:
-    """Split a golden set by conversation into dev and test sets, or by a slice.
+    """Split a golden set by conversation, or by a slice.
 
     Tune on dev.jsonl, and use test.jsonl once, at the end.
     """

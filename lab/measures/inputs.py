@@ -206,7 +206,8 @@ class Probes(NamedTuple):
 
     ``ranked`` compares the ranking with all judgements; ``injected`` and ``pinned`` compare injected memories and those
     of the Working Set with the relevant memories; ``nice`` and ``misleading`` compare injected memories with the
-    visible relevant memories labelled nice_to_have, and with those judged misleading. ``items`` counts injected
+    visible relevant memories labelled nice_to_have, and with those judged misleading, and ``pinned_misleading`` those
+    of the Working Set with the latter. ``items`` counts injected
     memories; ``chars`` and ``tokens`` are the length of the injected block, in UTF-16 units and estimated tokens.
     ``answer_share`` is the share of the gold answer that the block has, NaN without an answer. ``points`` number the
     recall points in time. ``corrections`` number what was corrected: probes about one correction have one number, those
@@ -224,6 +225,7 @@ class Probes(NamedTuple):
     answer_share: Floats
     points: Ints
     corrections: Ints
+    pinned_misleading: Judged
 
 
 class Turns(NamedTuple):

@@ -330,21 +330,23 @@ def _probes_of(
     injected = receipts.injected_keys_of(rows) if injected is None else injected
     grades = [judgements.grades for judgements in golds]
     nice = [[key for key, label in judgements.visible.items() if label == NICE] for judgements in golds]
+    wrong, pinned = [dict.fromkeys(one.forbidden, 1) for one in golds], receipts.pinned_keys_of(rows)
     return Probes(
         ranked=judge(
             receipts.keys_of(rows, cutoff) if cutoff else [[]] * len(rows),
             [judgements.judged if cutoff else {} for judgements in golds],
         ),
         injected=judge(injected, grades),
-        pinned=judge(receipts.pinned_keys_of(rows), grades),
+        pinned=judge(pinned, grades),
         nice=judge(injected, [dict.fromkeys(keys, 1) for keys in nice]),
-        misleading=judge(injected, [dict.fromkeys(judgements.forbidden, 1) for judgements in golds]),
+        misleading=judge(injected, wrong),
         items=receipts.injected[rows],
         chars=receipts.chars[rows],
         tokens=receipts.block["tokens"][rows],
         answer_share=receipts.answer_share[rows],
         points=receipts.turn[rows],
         corrections=np.array(corrections_of(golds), np.int64),
+        pinned_misleading=judge(pinned, wrong),
     )
 
 

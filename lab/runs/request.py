@@ -141,7 +141,7 @@ class Options:
         int | None,
         Option(
             "Number of memories of other conversations to add to each conversation, as distractors. "
-            "[default: 400 for shipped:operators, else 0]",
+            "[default: 400 for shipped:operators and shipped:harms, else 0]",
             min=0,
         ),
     ] = None

@@ -374,7 +374,10 @@ def test_lone_surrogate_in_a_text_breaks_no_command(lab: Lab, here: Path) -> Non
 
 def test_shipped_set_works_as_path_and_unknown_one_is_refused(refused: Refused) -> None:
     said = refused("recordings", "validate", "shipped:trap", "--format", "lab")
-    assert "shipped:trap: no such shipped set; known: shipped:capture, shipped:operators, shipped:traps" in said
+    assert (
+        "shipped:trap: no such shipped set; known: shipped:capture, shipped:harms, shipped:operators, shipped:traps"
+        in said
+    )
     found = CliRunner().invoke(app, ["recordings", "validate", "shipped:traps", "--format", "lab", "--json"])
     assert found.exit_code == 0, found.output
     # Its golden set is found beside it, as for any path.

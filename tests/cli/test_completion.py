@@ -22,7 +22,7 @@ def _completed(line: str, cwd: Path) -> list[str]:
     [
         ("lab rep", ["replay", "report"]),
         ("lab gate pol", ["policies"]),
-        ("lab replay shi", ["shipped:capture", "shipped:operators", "shipped:traps"]),
+        ("lab replay shi", ["shipped:capture", "shipped:harms", "shipped:operators", "shipped:traps"]),
         ("lab replay PATH --format open", ["openclaw", "openclaw-archived"]),
         ("lab replay PATH --arm tier", ["tier_first_v1", "tier_quota_v1"]),
         ("lab explain run TURN --arm tier", ["tier_first_v1", "tier_quota_v1"]),

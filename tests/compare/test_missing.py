@@ -67,6 +67,8 @@ def test_every_measure_declares_its_value_for_missing() -> None:
         *("CaptureP", "CaptureR", "CaptureJudged", "CaptureDuplicates"),
         # Every arm has the same questions with answers.
         "AnswerRecall@block",
+        # Every arm has the same probes of a family; of a correction, each has those after it won.
+        *("CollateralLoss", "UptakeDelay", "Resurrection"),
         # Receipts: an arm without receipts has none to compare.
         *("Explained", "ReceiptBytes", "ReceiptLines"),
     }

@@ -53,7 +53,8 @@ def test_what_harms_and_hits_are_worth(
     of = graded([injected], [dict.fromkeys(relevant, 1)])
     harm = graded([injected], [dict.fromkeys(misleading, 1)])
     no = np.zeros(1)
-    (found,) = net_benefit(Probes(of, of, of, of, harm, no, no, no, no, np.array([0]), np.array([-1])), 2)
+    nothing, numbers = graded([[]], [{}]), (np.array([0]), np.array([-1]))
+    (found,) = net_benefit(Probes(of, of, nothing, of, harm, no, no, no, no, *numbers, nothing), 2)
     assert (None if np.isnan(found) else found) == value
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.files import read_json_lines
+from lab.base.set_registry import golden_at, recordings_at
 from lab.measures.catalogue import (
     ALIASES,
     BY_NAME,
@@ -35,16 +36,16 @@ def scored(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     """
     folder = tmp_path_factory.mktemp("catalogue")
     # The shipped set has no answers.
-    judged = operators.parents[1] / "golden" / "operators"
-    lines = [line for path in sorted(judged.glob("*.jsonl")) for _, line in read_json_lines(path)]
-    golden = [json.dumps(line | ({"answer": "never"} if line["kind"] == "probe" else {})) for line in lines]
+    judged = [line for _, line in read_json_lines(golden_at("shipped:harms") / "allotment-board.jsonl")]
+    golden = [json.dumps(line | {"answer": "never"}) for line in judged]
     (folder / "answered.jsonl").write_text("\n".join(golden), "utf-8")
     given = ReplayRequest(
-        str(operators),
+        str(recordings_at("shipped:harms")),
         "lab",
         ("hybrid", "seed_full"),
         golden=str(folder / "answered.jsonl"),
-        limit=1,
+        conversation=("allotment-board",),
+        haystack=0,
         embedder="hashing",
         hard_rules=1,
     )

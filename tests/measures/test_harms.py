@@ -15,15 +15,22 @@ NAN = np.nan
 RIGHT, WRONG, BOTH, NEITHER = ["new"], ["old"], ["old", "new"], ["other"]
 
 
-def _values(name: str, injected: list[list[str]], corrections: list[int] | None = None, k: int = 2) -> list[float]:
+def _values(
+    name: str,
+    injected: list[list[str]],
+    corrections: list[int] | None = None,
+    k: int = 2,
+    pinned: list[list[str]] | None = None,
+) -> list[float]:
     """The values at probes that need ``new`` and have ``old`` as misleading, every third recall point."""
-    right, harm = judge(injected, [{"new": 2}] * len(injected)), judge(injected, [{"old": 1}] * len(injected))
-    none = np.zeros(len(injected))
+    needed, misleading = [{"new": 2}] * len(injected), [{"old": 1}] * len(injected)
+    right, lines, none = judge(injected, needed), pinned or [[]] * len(injected), np.zeros(len(injected))
     probes = Probes(
-        *(right, right, right, right, harm),
+        *(right, right, judge(lines, needed), right, judge(injected, misleading)),
         *(none, none, none, none),
         np.arange(len(injected)) * 3,
         np.array(corrections or [0] * len(injected)),
+        judge(lines, misleading),
     )
     measure = BY_NAME[name]
     assert isinstance(measure, InjectedMeasure)
@@ -36,6 +43,13 @@ def test_harm_is_alone_or_beside_what_is_right() -> None:
     assert _values("HarmBeside", injected) == [0, 0, 1, 0]
     # Only the first k count.
     assert _values("HarmAlone", [BOTH], k=1) == [1]
+
+
+def test_a_line_of_the_working_set_stands_in_the_prompt() -> None:
+    injected, pinned = [WRONG, NEITHER, RIGHT], [RIGHT, WRONG, WRONG]
+    assert _values("HarmAlone", injected, pinned=pinned) == [0, 1, 0]
+    assert _values("HarmBeside", injected, pinned=pinned) == [1, 0, 1]
+    assert _values("NetBenefit", injected, pinned=pinned) == [0.5, -1, 0.5]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def _of_turns(measure: str, columns: str, cases: list[tuple[float, ...]]) -> np.
 
 
 def _probes(**given: object) -> Probes:
-    columns = dict.fromkeys(("ranked", "injected", "pinned", "nice", "misleading"), NOTHING)
+    columns = dict.fromkeys(("ranked", "injected", "pinned", "nice", "misleading", "pinned_misleading"), NOTHING)
     counts = dict.fromkeys(("items", "chars", "tokens", "answer_share"), np.zeros(0))
     counts |= dict.fromkeys(("points", "corrections"), np.zeros(0, np.int64))
     return Probes(**{**counts, **columns, **given})  # type: ignore[arg-type]  # columns by name

@@ -12,7 +12,7 @@ MEASURE = InjectedMeasure(
     range=YES,
     source=ITSELF,
     family="collateral",
-    missing=1.0,
+    missing=None,
     definition=(
         "No relevant memory is injected among the first k where a probe asks for another fact about a thing of which "
         "one fact was corrected."

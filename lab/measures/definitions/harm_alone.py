@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from lab.measures.definitions.success import success
-from lab.measures.inputs import where_any
+from lab.measures.definitions.net_benefit import right_and_wrong
+from lab.measures.inputs import Floats, Probes, where_any
 from lab.measures.model import ITSELF, YES, InjectedMeasure
+
+
+def harm_alone(probes: Probes, k: int) -> Floats:
+    """Return the value of each probe."""
+    right, wrong = right_and_wrong(probes, k)
+    return where_any(probes.misleading.gold, wrong * (1.0 - right))
+
 
 MEASURE = InjectedMeasure(
     name="HarmAlone",
-    values=lambda probes, k: where_any(
-        probes.misleading.gold, success(probes.misleading, k) * (1.0 - success(probes.injected, k))
-    ),
+    values=harm_alone,
     better="lower",
     range=YES,
     source=ITSELF,
     probes="all",
     definition=(
-        "A memory judged misleading is injected among the first k, and no relevant one; null where none is judged "
-        "misleading. For corrections: the old value alone."
+        "A memory judged misleading stands in the prompt (injected among the first k, or a line of the Working Set) "
+        "and no relevant one does; null where none is judged misleading. For corrections: the old value alone."
     ),
     sentence="a misleading memory stands alone at {candidate:.0%} of the probes that have one, against {baseline:.0%}",
     order=125,

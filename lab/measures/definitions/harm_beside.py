@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from lab.measures.definitions.success import success
-from lab.measures.inputs import where_any
+from lab.measures.definitions.net_benefit import right_and_wrong
+from lab.measures.inputs import Floats, Probes, where_any
 from lab.measures.model import ITSELF, YES, InjectedMeasure
+
+
+def harm_beside(probes: Probes, k: int) -> Floats:
+    """Return the value of each probe."""
+    right, wrong = right_and_wrong(probes, k)
+    return where_any(probes.misleading.gold, wrong * right)
+
 
 MEASURE = InjectedMeasure(
     name="HarmBeside",
-    values=lambda probes, k: where_any(
-        probes.misleading.gold, success(probes.misleading, k) * success(probes.injected, k)
-    ),
+    values=harm_beside,
     better="lower",
     range=YES,
     source=ITSELF,
     definition=(
-        "A memory judged misleading and a relevant one are injected among the first k; null where none is judged "
-        "misleading. For corrections: the old value beside the new. CleanHit is the new value alone."
+        "A memory judged misleading and a relevant one stand in the prompt (injected among the first k, or lines of "
+        "the Working Set); null where none is judged misleading. For corrections: the old value beside the new."
     ),
     order=126,
 )

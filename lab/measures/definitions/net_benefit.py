@@ -16,10 +16,21 @@ from lab.measures.model import SIGNED, InjectedMeasure
 BESIDE = 0.5
 
 
+def right_and_wrong(probes: Probes, k: int) -> tuple[Floats, Floats]:
+    """Return 1 where a relevant memory stands in the prompt, and where a misleading one does, else 0.
+
+    It does if it is among the first k that were injected, or a line of the Working Set.
+    """
+    import numpy as np
+
+    right = np.maximum(success(probes.injected, k), probes.pinned.relevant.any(axis=1))
+    return right, np.maximum(success(probes.misleading, k), probes.pinned_misleading.relevant.any(axis=1))
+
+
 def net_benefit(probes: Probes, k: int) -> Floats:
     """Return the value of each probe: 1, 1 - :data:`BESIDE`, 0, or -1."""
-    hit, harm = success(probes.injected, k), success(probes.misleading, k)
-    return where_any(probes.misleading.gold, hit - harm * (1 - (1 - BESIDE) * hit))
+    right, wrong = right_and_wrong(probes, k)
+    return where_any(probes.misleading.gold, right - wrong * (1 - (1 - BESIDE) * right))
 
 
 MEASURE = InjectedMeasure(
@@ -30,8 +41,8 @@ MEASURE = InjectedMeasure(
     source="Vickers and Elkin 2006",
     probes="all",
     definition=(
-        "1 if a relevant memory is injected among the first k, 0.5 if one judged misleading is, too, -1 if only that "
-        "is, 0 if neither is; null where none is judged misleading."
+        "1 if a relevant memory is injected among the first k or a line of the Working Set, 0.5 if one judged "
+        "misleading is, too, -1 if only that is, 0 if neither is; null where none is judged misleading."
     ),
     sentence=(
         "hits less harms are {candidate:+.2f} at the probes at which something can mislead, against {baseline:+.2f}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.measures.definitions.clean_hit import MEASURE as CLEAN_HIT
-from lab.measures.definitions.success import success
+from lab.measures.definitions.net_benefit import right_and_wrong
 from lab.measures.inputs import Floats, Probes
 from lab.measures.model import ITSELF, YES, InjectedMeasure
 
@@ -12,12 +11,13 @@ def resurrection(probes: Probes, k: int) -> Floats:
     """Return whether a misleading memory is injected, at probes of a correction that has won before; else NaN."""
     import numpy as np
 
-    won, misled = CLEAN_HIT.values(probes, k) > 0, success(probes.misleading, k)
+    right, wrong = right_and_wrong(probes, k)
+    won = right > wrong
     found = np.full(len(won), np.nan)
     for number in np.unique(probes.corrections[probes.corrections >= 0]):
         about = np.flatnonzero(probes.corrections == number)
         later = about[np.cumsum(won[about]) - won[about] > 0]
-        found[later] = misled[later]
+        found[later] = wrong[later]
     return found
 
 
@@ -30,8 +30,8 @@ MEASURE = InjectedMeasure(
     missing=None,
     across=True,
     definition=(
-        "At probes about a correction that has won before: a memory judged misleading is injected among the first k; "
-        "null elsewhere. Each arm has its own probes; two arms are compared at those of both."
+        "At probes about a correction that has won before: a memory judged misleading stands in the prompt; null "
+        "elsewhere. Each arm has its own probes; two arms are compared at those of both."
     ),
     order=128,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.measures.definitions.clean_hit import MEASURE as CLEAN_HIT
+from lab.measures.definitions.net_benefit import right_and_wrong
 from lab.measures.inputs import Floats, Probes
 from lab.measures.model import COUNT, ITSELF, InjectedMeasure
 
@@ -11,7 +11,8 @@ def uptake_delay(probes: Probes, k: int) -> Floats:
     """Return the delay of each correction at its first probe, NaN at all others."""
     import numpy as np
 
-    won = CLEAN_HIT.values(probes, k) > 0
+    right, wrong = right_and_wrong(probes, k)
+    won = right > wrong
     delays = np.full(len(won), np.nan)
     for number in np.unique(probes.corrections[probes.corrections >= 0]):
         about = np.flatnonzero(probes.corrections == number)
@@ -30,8 +31,8 @@ MEASURE = InjectedMeasure(
     missing=None,
     across=True,
     definition=(
-        "Recall points from the first probe about a correction to the first at which it wins: it is injected among the "
-        "first k, and nothing misleading is. If it never wins, those to its last probe; null with one probe."
+        "Recall points from the first probe about a correction to the first at which it wins: it stands in the prompt, "
+        "and nothing misleading does. If it never wins, those to its last probe; null with one probe."
     ),
     order=127,
 )
