@@ -340,6 +340,10 @@ def _in_the_flow(turn: Turn, row: Row) -> Reason | None:
     stale = row.category == "todo" and is_stale(row.created_at, turn.prompt.now_ms, turn.config.todo_stale_ttl_days)
     if stale:
         return Reason("todo", f"it is a TODO older than {turn.config.todo_stale_ttl_days} days")
+    if row.id in turn.outdated:
+        newer = turn.outdated[row.id]
+        why = f"{_key(turn, newer)}, which is newer, replaces it" if newer else "it has ended, as its text says"
+        return Reason("outdated", f"{why}: it ranks behind all others")
     factors = turn.factors.get(row.id)
     if factors and factors.repeat < 1.0:
         return Reason("repeat", f"it was injected recently: its score was multiplied by {factors.repeat:.3f}")

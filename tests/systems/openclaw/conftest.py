@@ -171,6 +171,8 @@ def knobs(draw: st.DrawFn) -> EngineConfig:
         exact_boost=draw(st.sampled_from((1.0, 2.0))),
         trust=draw(st.sampled_from(("prefer", "soft", "off"))),
         min_relevance=draw(st.sampled_from((0.0, 0.3))),
+        replaced=draw(st.sampled_from((0.0, 0.2))),
+        ended=draw(st.booleans()),
         recency_window_days=draw(st.sampled_from((0, 10))),
         recent_days=draw(st.sampled_from((0, 7))),
         hard_rules=draw(st.booleans()),

@@ -125,7 +125,9 @@ class Phases:
     names count as exact hits, or also numbers of four digits; ``exact_boost``: the factor of an exact hit, 1 for none.
     ``trust``: prefer, soft (16.7) or off. ``min_relevance``: hits without a text match and with a lower cosine are
     dropped, 0 for none (20.16). ``recent_days``: the slot of unknown memories is also open to memories that are at most
-    this old, 0 for none. ``recency_window_days``: older hits are dropped, 0 for none. ``hard_rules``: 16.5.
+    this old, 0 for none. ``replaced``: a newer memory that shares this weight of words replaces an older one, 0 for
+    none; ``ended``: memories end on the day that they name (:mod:`lab.systems.openclaw.seed.outdated`).
+    ``recency_window_days``: older hits are dropped, 0 for none. ``hard_rules``: 16.5.
     ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top (extra).
     ``item_max_chars``: a longer memory is cut to this many UTF-16 units, 0 for no limit; hard rules are never cut.
     ``tier_mode``: fallback (the tier ignore if recall would be empty), live (never), or loop_v0 (3.5).
@@ -145,6 +147,8 @@ class Phases:
     exact_boost: float = 1.0
     trust: str = "prefer"
     min_relevance: float = 0.0
+    replaced: float = 0.0
+    ended: bool = False
     recency_window_days: int = 0
     recent_days: int = 7
     hard_rules: bool = True

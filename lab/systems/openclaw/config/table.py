@@ -382,6 +382,8 @@ PHASES = Section(
         "exactBoost": number(1.0, 1, 10),
         "trust": choice("prefer", "soft", "off"),
         "minRelevance": number(0.0, 0, 1),
+        "replaced": number(0.0, 0, 1),
+        "ended": flag(False),
         "recencyWindowDays": whole(0, 0, 36_500),
         "recentDays": whole(7, 0, 365),
         "hardRules": flag(True),

@@ -100,13 +100,14 @@ class Factors(NamedTuple):
     repeat: float = 1.0
     trust: float = 1.0
     exact: float = 1.0
+    current: float = 1.0
 
     @property
     def base(self) -> float:
         """The score before repeat suppression."""
         # Novelty comes last, because it alone differs between configurations that are selected together.
         fixed = self.relevance * self.scope_match * self.recency * self.importance_prior * self.trust * self.exact
-        return fixed * self.novelty
+        return fixed * self.current * self.novelty
 
     @property
     def product(self) -> float:
@@ -194,7 +195,8 @@ class Turn:
     ``silent``: the search found nothing relevant enough to inject (``lab.silence``). ``hard`` are hard rules injected
     as items, ``waiting`` those without a slot of their own. ``synthesised`` are ids of the memories that the Working
     Set was built from. ``log`` has level and text of what the plugin would log, except the receipt. ``exempt``,
-    ``excluded``, ``stale`` and ``factors`` record by id what happened to candidates. Profiles subclass it and define
+    ``excluded``, ``stale``, ``outdated`` and ``factors`` record by id what happened to candidates; ``outdated`` has the
+    id of the memory that replaces one, blank if it has ended. Profiles subclass it and define
     which memories their Working Set covers.
     """
 
@@ -227,6 +229,7 @@ class Turn:
     exempt: dict[str, str] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
+    outdated: dict[str, str] = field(default_factory=dict)
     additions: dict[str, Any] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
     packed: Packed | None = None

@@ -56,6 +56,7 @@ class Notes:
     exempt: dict[str, str] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
+    outdated: dict[str, str] = field(default_factory=dict)
 
 
 class Exclusions:

@@ -30,7 +30,9 @@ from lab.systems.openclaw.recall.scope import ScopedSelection, ScopePolicy, join
 from lab.systems.openclaw.recall.turn import Factors
 from lab.systems.openclaw.seed.exact_hit import exact_hit
 from lab.systems.openclaw.seed.exclusions import Allowed, Attempt, Exclusions, Notes, attempts
+from lab.systems.openclaw.seed.outdated import FIRST, has_ended, replaced
 from lab.systems.openclaw.seed.score import (
+    OUTDATED_FACTOR,
     QUARANTINED,
     UNTRUSTED,
     UNTRUSTED_FACTOR,
@@ -85,6 +87,7 @@ class HotLane:
         self._scopes = turn.scopes
         self._scope_index = {scope: index for index, (scope, _) in enumerate(self._scopes)}
         self._pool_ranks: dict[str | None, dict[str, int]] = {}
+        self._replaced: dict[str | None, dict[str, str]] = {}
         self._searches: dict[tuple[str | None, str, tuple[str, ...], Allowed], ScoredSearch] = {}
         self._exclusions = Exclusions(turn, self._hard, self.notes)
         self.attempts = attempts(self._phases)
@@ -215,7 +218,23 @@ class HotLane:
             self._repeat(candidate, row),
             UNTRUSTED_FACTOR if phases.trust == "soft" and row.trust_tier in (UNTRUSTED, QUARANTINED) else 1.0,
             phases.exact_boost if phases.exact_boost != 1.0 and self._exact_hit(candidate, row) else 1.0,
+            OUTDATED_FACTOR if self._is_outdated(row, scope) else 1.0,
         )
+
+    def _is_outdated(self, row: Row, scope: str | None) -> bool:
+        """Whether a memory no longer holds: a newer one replaces it, or it has ended. Hard rules hold. Record it."""
+        phases, turn = self._phases, self._turn
+        if row.hard_rule and phases.hard_rules:
+            return False
+        if phases.ended and has_ended(row, turn.prompt.now_ms):
+            self.notes.outdated[row.id] = ""
+        elif phases.replaced:
+            if scope not in self._replaced:
+                pool = [turn.memories.by_id[identity] for identity in turn.tiers.pool(scope).scores]
+                self._replaced[scope] = replaced(pool[:FIRST], pool, phases.replaced)
+            if row.id in self._replaced[scope]:
+                self.notes.outdated[row.id] = self._replaced[scope][row.id]
+        return row.id in self.notes.outdated
 
     def _relevance(self, candidate: Candidate, scope: str | None, rank: int) -> float:
         """Return the relevance on the configured scale; ``rank`` counts the candidates that may be selected."""
@@ -263,7 +282,8 @@ class HotLane:
 def is_rescored(config: EngineConfig) -> bool:
     """Whether candidates are sorted by a final score instead of the order of fusion."""
     phases = config.active_phases
-    return bool(phases.repeat or phases.score or phases.trust == "soft" or phases.exact_boost != 1.0)
+    lowered = phases.trust == "soft" or phases.replaced > 0 or phases.ended
+    return bool(phases.repeat or phases.score or lowered or phases.exact_boost != 1.0)
 
 
 def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:

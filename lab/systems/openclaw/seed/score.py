@@ -44,8 +44,8 @@ PRIORS = {MUST: 1.10, NICE: 1.00}
 OTHER_PRIOR = 0.95
 # Trust classes that are penalised (E-60). All others pass, including the plugin's "user" and "import".
 UNTRUSTED, QUARANTINED = "untrusted", "quarantined"
-# Small enough to rank untrusted memories behind all others.
-UNTRUSTED_FACTOR = 0.001
+# Small enough to rank untrusted or outdated memories behind all others.
+UNTRUSTED_FACTOR = OUTDATED_FACTOR = 0.001
 BEST_RRF = 2.0 / (K + 1)
 _new = tuple.__new__
 

@@ -24,6 +24,7 @@ from lab.systems.openclaw.recall.turn import Collected, Factors, Injected, Memor
 from lab.systems.openclaw.recall.working_set import CATEGORIES, MAX_ROWS, WHOLE, no_working_set, working_set_row
 from lab.systems.openclaw.seed.exclusions import BARRED, Allowed, Notes
 from lab.systems.openclaw.seed.hot_lane import HotLane, Ruled, give_slots, policy_tier
+from lab.systems.openclaw.seed.outdated import has_ended, replaced
 from lab.systems.openclaw.seed.working_set import (
     NO_SECTIONS,
     SeedTurn,
@@ -58,6 +59,7 @@ class Selected(NamedTuple):
     exempt: dict[str, str]
     excluded: dict[str, str]
     stale: list[str]
+    outdated: dict[str, str]
     hits: list[Picked]
     final: list[Picked]
     additions: dict[str, Any]
@@ -83,6 +85,12 @@ def add_working_set(turn: SeedTurn) -> Pinned:
     if settings.enabled:
         recent = listing.recent(turn.filter_scope, CATEGORIES, MAX_ROWS)
         recent = [row for row in recent if row.trust_tier not in barred]
+        old = replaced(recent, recent, phases.replaced)
+        recent = [
+            row
+            for row in recent
+            if row.hard_rule or not (row.id in old or (phases.ended and has_ended(row, turn.prompt.now_ms)))
+        ]
         built = build_working_set(
             turn.scope, turn.text, turn.prompt.now_ms, settings, recent, rules, turn.config.todo_stale_ttl_days
         )
@@ -148,8 +156,8 @@ def _selected(
     *,
     silent: bool = False,
 ) -> Selected:
-    factors, exempt, excluded, stale = notes.factors, notes.exempt, notes.excluded, notes.stale
-    return Selected(*taken, *ruled, factors, exempt, excluded, stale, hits, final, explained, silent)
+    factors, exempt, excluded, stale, old = notes.factors, notes.exempt, notes.excluded, notes.stale, notes.outdated
+    return Selected(*taken, *ruled, factors, exempt, excluded, stale, old, hits, final, explained, silent)
 
 
 def is_silent(turn: SeedTurn) -> bool:
@@ -322,7 +330,8 @@ def not_injected(turn: SeedTurn, *, kept: Set[str]) -> dict[str, str]:
     """Return why the first ``maxItems`` must candidates are not among the ``kept`` ids (seed 000, phase 3; E-68).
 
     ``budget``: its slot was dropped. ``backbone_duplicate``: the Working Set holds its text. ``stale_todo``: it is too
-    old. ``repeat``: it would have been selected without the repeat penalty. ``filtered``: a limit of age, relevance or
+    old. ``outdated``: a newer memory replaces it, or it has ended. ``repeat``: it would have been selected without the
+    repeat penalty. ``filtered``: a limit of age, relevance or
     trust excluded it. ``silent``: the search found nothing relevant enough. ``quota``: others took the slots, which
     cannot happen under ``tier_first_v1``.
     """
@@ -336,6 +345,8 @@ def not_injected(turn: SeedTurn, *, kept: Set[str]) -> dict[str, str]:
             return "backbone_duplicate"
         if identity in turn.stale:
             return "stale_todo"
+        if identity in turn.outdated:
+            return "outdated"
         if identity in repeated:
             return "repeat"
         if turn.silent:
