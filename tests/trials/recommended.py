@@ -1,242 +1,189 @@
-"""Find the configuration of ``recommended`` by nested, clustered cross-validation over public development sets.
+"""Choose the configuration of ``recommended``: 36 of them, on eight sets, each set left out once.
 
-    python -m tests.trials.recommended DATA OUT [--grid FILE]
+    python -m tests.trials.recommended DATA OUT [--jobs 2] [--set NAME …]
 
-``DATA`` holds the sets of :data:`SETS`, ``OUT`` receives a sweep for each set and grid; a repeated call only adds what
-is missing. Clusters are conversations. Each outer fold leaves out a set, or a part of the conversations of every set;
-the configuration is chosen on the rest and evaluated on what was left out.
+``DATA`` holds the public sets of :data:`SETS`; the others are shipped: ``operators``, and of ``harms`` the half that
+may choose. ``OUT`` receives a run for each set; a repeated call reads those that are there.
+
+A configuration may be chosen if it repeats no more than the first one, over the turns of all sets. Among those wins the
+mean over the sets of its worth, less what it loses beyond :data:`LOSS` to the better single lane of the set. The worth
+of a probe is NetBenefit@6, or Success@6 where nothing can mislead; both are hits. The rule that was fixed before the
+runs put the losses first (``--losses-first``). It chooses by one probe of BEAM, so the sum replaced it.
+
+Each set is also judged under the configuration that the others choose: the difference to the choice on everything is
+what choosing has flattered (the winner's curse). Sets are never pooled into an interval, since they are not a sample.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-import numpy as np
-
-from lab.base.draw import draw
-from lab.compare.statistics import t_quantile
+from lab.base.files import read_json
+from lab.base.set_registry import golden_at, recordings_at
+from lab.base.shape import deep_merge
+from lab.golden.files import golden_bytes, read_golden
+from lab.golden.model import split_by
+from lab.measures.score import score_run
+from lab.replay.run import run_replay
 from lab.report.tables import text_table
 from lab.runs.request import ReplayRequest
-from lab.studies.sweep.grid import Grid, flat, grid_of, read_grid
-from lab.studies.sweep.groups import MEASURES
-from lab.studies.sweep.sweep import sweep
+from lab.systems.contract import Arm
+from lab.systems.registry import make_arm
+from lab.systems.spec import ArmSpec
 
-# Name, folder, format, conversations (by a part of their names), other options.
-SETS: dict[str, tuple[str, str, str, dict[str, str]]] = {
-    "RealMem": ("realmem", "realmem", "", {}),
-    "LoCoMo": ("locomo", "locomo", "", {"recall_turns": "all"}),
-    "REALTALK": ("realtalk", "realtalk", "", {}),
-    "BEAM": ("beam", "beam", "", {}),
-    "iKAT": ("ikat", "ikat", "", {}),
-    "MADial en": ("madial", "madial", "en", {}),
-    "MADial zh": ("madial", "madial", "zh", {}),
+# Name, path (DATA is the folder of the public sets), format, other options.
+SETS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "operators": ("shipped:operators", "lab", {"scope": "recorded"}),
+    "harms": ("shipped:harms", "lab", {"scope": "recorded"}),
+    "RealMem": ("DATA/realmem", "realmem", {}),
+    "LoCoMo": ("DATA/locomo", "locomo", {"recall_turns": "all"}),
+    "REALTALK": ("DATA/realtalk", "realtalk", {}),
+    "BEAM": ("DATA/beam", "beam", {}),
+    "iKAT": ("DATA/ikat", "ikat", {}),
+    "MADial": ("DATA/madial", "madial", {}),
 }
-LANES = ("vector", "bm25")
-# Folds of conversations, the limits of the issue, and the margin that the choice keeps to the limit of repeats.
-FOLDS, LOSS, REPEATS, MARGIN = 4, 0.02, 0.75, 0.03
-HIT, REPEAT, FALSE, HARM = (MEASURES.index(name) for name in ("Success", "RepeatRate", "FalseRecall", "Forbidden"))
+LANES = ("bm25", "vector")
+REFERENCES = (*LANES, "hybrid")
+LOSS = 0.02
+HIT, CLEAN, NET, REPEAT = MEASURES = ("Success@6", "CleanHit@6", "NetBenefit@6", "RepeatRate")
 
 
-class Data(NamedTuple):
-    """One set: ``sums`` and ``counts`` ``[conversations, configurations + 3, measures]``.
-
-    The last three configurations are the lanes alone and ``hybrid``.
-    """
+@dataclass(frozen=True)
+class Found:
+    """One set: the means of each arm by measure (None without a value), its worth, and sum and turns of its repeats."""
 
     name: str
-    conversations: tuple[str, ...]
-    sums: np.ndarray
-    counts: np.ndarray
+    means: Mapping[str, Mapping[str, float | None]]
+    worth: Mapping[str, float]
+    repeats: Mapping[str, tuple[float, int]]
 
-    def part(self, chosen: Sequence[int]) -> Data:
-        """Return some of the conversations."""
-        at = list(chosen)
-        return Data(self.name, tuple(self.conversations[index] for index in at), self.sums[at], self.counts[at])
-
-    def mean(self, measure: int) -> np.ndarray:
-        """Return the mean of a measure for every configuration; NaN if it has none."""
-        sums, counts = self.sums[..., measure].sum(0), self.counts[..., measure].sum(0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return sums / counts
+    def behind(self, arm: str) -> float:
+        """Return the hits of an arm minus those of the better single lane."""
+        return float(self.means[arm][HIT] or 0) - max(float(self.means[lane][HIT] or 0) for lane in LANES)
 
 
-def read_set(name: str, data: Path, out: Path, grid: Grid, embedder: str) -> Data:
-    """Sweep one set, or read its sweep."""
-    folder, format_name, part, more = SETS[name]
-    request = ReplayRequest(
-        str(data / folder),
-        format_name,
-        (),
-        labels="sampled",
-        must_share=0.10,
-        nice_share=0.63,
-        embedder=embedder,
-        **more,
-    )
-
-    def announce(text: str) -> None:
-        sys.stderr.write(f"{name}: {text}\n")
-
-    swept = sweep(request, grid, out / folder, announce=announce)
-    lanes = [
-        sweep(
-            request,
-            grid_of({"arm": arm, "grid": {"budget.enabled": [True]}}, arm),
-            out / f"{folder}-{arm}",
-            announce=announce,
+def configurations(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the configurations by name; the first is that of the stage before."""
+    given = read_json(path)
+    return {
+        f"{name}, replaced {share}": deep_merge(
+            deep_merge(given["config"], ranking), {"lab": {"phases": {"replaced": share, "ended": share > 0}}}
         )
-        for arm in LANES
-    ]
-    sums = np.concatenate([swept.sums[:, 0, :-1], *(lane.sums[:, 0, :1] for lane in lanes), swept.sums[:, 0, -1:]], 1)
-    counts = np.concatenate(
-        [swept.counts[:, 0, :-1], *(lane.counts[:, 0, :1] for lane in lanes), swept.counts[:, 0, -1:]], 1
-    )
-    at = [index for index, conversation in enumerate(swept.conversations) if conversation.startswith(part)]
-    return Data(name, swept.conversations, sums, counts).part(at)
+        for share in given["replaced"]
+        for name, ranking in given["rankings"].items()
+    }
 
 
-def pooled_repeats(sets: Sequence[Data]) -> np.ndarray:
-    """Return the repeat rate over the turns of all sets."""
-    rates: np.ndarray = sum(data.sums[..., REPEAT].sum(0) for data in sets) / np.maximum(
-        1, sum(data.counts[..., REPEAT].sum(0) for data in sets)
-    )
-    return rates
+def found_in(name: str, data: Path, out: Path, arms: Mapping[str, dict[str, Any]], jobs: int) -> Found:
+    """Replay one set, or read its run."""
+    path, format_name, more = SETS[name]
+    if name == "harms":
+        half = out / "choosing.jsonl"
+        half.parent.mkdir(parents=True, exist_ok=True)
+        half.write_bytes(golden_bytes(split_by(read_golden(golden_at(path)), "half")["choosing"].judged))
+        more = more | {"golden": str(half)}
+    # Labels are sampled where a set has none.
+    where = str(recordings_at(path)) if path.startswith("shipped:") else path.replace("DATA", str(data))
+    labels = {} if path.startswith("shipped:") else {"labels": "sampled"}
+    numbered = {f"c{number:02}": config for number, config in enumerate(arms.values())}
+    made: dict[str, Arm] = {arm: make_arm(ArmSpec(arm, "engine", config)) for arm, config in numbered.items()}
+    request = ReplayRequest(where, format_name, (*REFERENCES, *made), **labels, **more)
+    run = run_replay(request, out / name, jobs=jobs, made=made, announce=lambda text: print(text, file=sys.stderr)).run
+    scores = score_run(run)
+    names = dict(zip(made, arms, strict=True))
+    means: dict[str, dict[str, float | None]] = {}
+    worth: dict[str, float] = {}
+    repeats: dict[str, tuple[float, int]] = {}
+    for arm in run.arms:
+        values = scores.of_arm(arm)
+        named = names.get(arm, arm)
+        means[named] = {
+            one: sum(values[one].value) / len(values[one].value) if one in values else None for one in MEASURES
+        }
+        of_probes = dict(zip(values[HIT].at, values[HIT].value, strict=True))
+        if NET in values:
+            of_probes |= dict(zip(values[NET].at, values[NET].value, strict=True))
+        worth[named] = sum(of_probes.values()) / len(of_probes)
+        every = values[REPEAT].value if REPEAT in values else []
+        repeats[named] = sum(every), len(every)
+    return Found(name, means, worth, repeats)
 
 
-def differences(data: Data) -> np.ndarray:
-    """Return each configuration's hit rate minus that of the better lane alone."""
-    hit = data.mean(HIT)
-    better: np.ndarray = hit - max(hit[-3], hit[-2])
-    return better
+def repeats_of(sets: Sequence[Found], arm: str) -> float:
+    """Return the repeat rate of an arm over the turns of all sets."""
+    sums = [one.repeats[arm] for one in sets]
+    return sum(total for total, _ in sums) / max(1, sum(count for _, count in sums))
 
 
-def choose(sets: Sequence[Data]) -> int:
-    """Return the configuration whose worst set is least behind its better lane, then best on average.
+def choose(sets: Sequence[Found], arms: Sequence[str], *, losses_first: bool = False) -> str:
+    """Return the configuration that the rule chooses on some sets."""
+    most = repeats_of(sets, arms[0])
 
-    Only those count whose repeats over all sets keep :data:`MARGIN` to the limit and that are not below hybrid.
-    """
-    with_hits = [data for data in sets if data.counts[..., HIT].any()]
-    behind = np.stack([differences(data) for data in with_hits])[:, :-3]
-    repeats = pooled_repeats(sets)
-    allowed = repeats[:-3] <= (REPEATS - MARGIN) * repeats[-1]
-    # A loss within the limit of a probe or two is noise, so the mean decides among those within the limit.
-    score = np.minimum(behind.min(0), -LOSS) * 2 + behind.mean(0)
-    return int(np.argmax(np.where(allowed, score, -np.inf)))
+    def worth(arm: str) -> tuple[float, float]:
+        lost = sum(max(0.0, -one.behind(arm) - LOSS) for one in sets) / len(sets)
+        value = sum(one.worth[arm] for one in sets) / len(sets)
+        return (-lost, value) if losses_first else (value - lost, 0.0)
 
-
-def folds(sets: Sequence[Data], seed: int = 0) -> list[tuple[list[Data], list[Data]]]:
-    """Return training and held-out parts for folds of conversations; a set of one conversation is never split."""
-    parts = []
-    for fold in range(FOLDS):
-        train, held = [], []
-        for data in sets:
-            order = sorted(range(len(data.conversations)), key=lambda at: draw(seed, data.conversations[at]))
-            out = order[fold::FOLDS] if len(order) > 1 else []
-            train.append(data.part([at for at in range(len(order)) if at not in out]))
-            if out:
-                held.append(data.part(out))
-        parts.append((train, held))
-    return parts
-
-
-def detectable(data: Data, first: int, second: int) -> float | None:
-    """Return the smallest difference of hit rates that conversations would show (80 % power, 5 %).
-
-    None for a single conversation.
-    """
-    counts = data.counts[:, first, HIT].astype(float)
-    clusters = int((counts > 0).sum())
-    if clusters < 2:
-        return None
-    sums = data.sums[:, first, HIT] - data.sums[:, second, HIT]
-    mean = sums.sum() / counts.sum()
-    error = (clusters / (clusters - 1) * ((sums - counts * mean) ** 2).sum()) ** 0.5 / counts.sum()
-    return float((t_quantile(0.975, clusters - 1) + t_quantile(0.8, clusters - 1)) * error)
-
-
-def against_hybrid(sets: Sequence[Data], number: int) -> tuple[float, float, float]:
-    """Return the pooled hit rate minus that of hybrid, with its 95 % interval over conversations."""
-    sums = np.concatenate([data.sums[:, number, HIT] - data.sums[:, -1, HIT] for data in sets])
-    counts = np.concatenate([data.counts[:, -1, HIT] for data in sets]).astype(float)
-    sums, counts = sums[counts > 0], counts[counts > 0]
-    clusters, mean = len(counts), sums.sum() / counts.sum()
-    error = (clusters / (clusters - 1) * ((sums - counts * mean) ** 2).sum()) ** 0.5 / counts.sum()
-    reach = t_quantile(0.975, clusters - 1) * error
-    return float(mean), float(mean - reach), float(mean + reach)
-
-
-def print_sets(sets: Sequence[Data], number: int, grid: Grid) -> None:
-    """Print every set under one configuration; an arrow leads from hybrid to the configuration."""
-    print(f"#{number}: {flat(grid.points()[number])}")
-    rows = []
-    for data in sets:
-        hit = data.mean(HIT)
-        lane = len(hit) - (3 if hit[-3] >= hit[-2] else 2)
-        mde = detectable(data, number, lane)
-        arrows = [
-            f"{values[-1]:.3f}→{values[number]:.3f}"
-            for values in (data.mean(REPEAT), data.mean(FALSE), data.mean(HARM))
-        ]
-        rows.append([data.name, hit[-2], hit[-3], hit[-1], hit[number], hit[number] - hit[lane], mde, *arrows])
-    headers = ["set", "bm25", "vector", "hybrid", "this", "behind", "MDE", "repeats", "FalseRecall", "Forbidden"]
-    print(text_table(headers, rows))
-    rates = pooled_repeats(sets)
-    mean, low, high = against_hybrid(sets, number)
-    print(
-        f"pooled: {mean:+.3f} [{low:+.3f}, {high:+.3f}] of hybrid; repeats {rates[number] / rates[-1]:.2f} of hybrid's"
-    )
-
-
-def without_each_set(sets: Sequence[Data], overall: int, grid: Grid) -> None:
-    """Print each set under the configuration that the other sets choose."""
-    print("\nExpected on a set that tuned nothing: each under the configuration that the other sets choose")
-    rows = []
-    for index, data in enumerate(sets):
-        chosen = choose([*sets[:index], *sets[index + 1 :]])
-        hit = data.mean(HIT)
-        lane = max(hit[-3], hit[-2])
-        rows.append([data.name, hit[chosen], hit[chosen] - lane, hit[chosen] - hit[-1], hit[overall], chosen])
-        print(f"#{chosen}: {flat(grid.points()[chosen])}")
-    print(text_table(["set", "expected", "minus lane", "minus hybrid", "on everything", "#"], rows))
-
-
-def other_conversations(sets: Sequence[Data], overall: int) -> None:
-    """Print the hits on held-out conversations, summed over the folds."""
-    print(f"\nExpected on other conversations of the same sets, {FOLDS} folds:")
-    sums: dict[str, np.ndarray] = {}
-    for train, held in folds(sets):
-        chosen = choose(train)
-        for data in held:
-            hits = data.sums[:, [chosen, overall, -1, -2, -3], HIT].sum(0)
-            sums[data.name] = sums.get(data.name, 0) + np.append(hits, data.counts[:, -1, HIT].sum())
-    rows = []
-    for name, values in sums.items():
-        chosen_hit, whole_hit, hybrid, text, near = values[:5] / values[5]
-        rows.append([name, chosen_hit, chosen_hit - max(text, near), chosen_hit - hybrid, whole_hit])
-    print(text_table(["set", "expected", "minus lane", "minus hybrid", "on everything"], rows))
+    return max((arm for arm in arms if repeats_of(sets, arm) <= most), key=worth)
 
 
 def main() -> None:
-    """Sweep, choose, cross-validate, print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Replay, choose, leave each set out, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--grid", type=Path, default=Path(__file__).with_suffix(".json"))
-    parser.add_argument("--sets", nargs="*", default=list(SETS))
-    parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
+    parser.add_argument("--set", action="append", choices=SETS)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--losses-first", action="store_true")
     given = parser.parse_args()
-    grid = read_grid(given.grid)
-    sets = [read_set(name, given.data, given.out, grid, given.embedder) for name in given.sets]
-    overall = choose(sets)
-    print("Chosen on everything, evaluated on everything:")
-    print_sets(sets, overall, grid)
+    arms = configurations(given.grid)
+    names = list(arms)
+    sets = [found_in(name, given.data, given.out, arms, given.jobs) for name in given.set or SETS]
+    chosen = choose(sets, names, losses_first=given.losses_first)
+
+    def shown(one: Found, arm: str) -> list[float | None]:
+        return [one.means[arm][measure] for measure in MEASURES]
+
+    print(f"{len(arms)} configurations. Before: {names[0]}. Chosen on everything: {chosen}")
+    heads = ["set", "arm", *MEASURES, "behind"]
+    print(
+        text_table(
+            heads,
+            [
+                [one.name, arm, *shown(one, arm), one.behind(arm)]
+                for one in sets
+                for arm in (*REFERENCES, names[0], chosen)
+            ],
+        )
+    )
+    print(f"Repeats over all turns: before {repeats_of(sets, names[0]):.3f}, chosen {repeats_of(sets, chosen):.3f}")
     if len(sets) > 1:
-        without_each_set(sets, overall, grid)
-    other_conversations(sets, overall)
+        print("Each set under the configuration that the others choose; flattered: what the choice on everything adds")
+        rows = []
+        for one in sets:
+            rest = [other for other in sets if other is not one]
+            others = choose(rest, names, losses_first=given.losses_first)
+            rows.append(
+                [one.name, others, *shown(one, others), one.behind(others), one.worth[chosen] - one.worth[others]]
+            )
+        print(text_table(["set", "chosen by the others", *MEASURES, "behind", "flattered"], rows))
+    print("All configurations: mean worth over the sets, worst loss to a lane, repeats")
+    every = [
+        [
+            arm,
+            sum(one.worth[arm] for one in sets) / len(sets),
+            min(one.behind(arm) for one in sets),
+            repeats_of(sets, arm),
+        ]
+        for arm in names
+    ]
+    print(text_table(["configuration", "worth", "worst", "repeats"], every))
 
 
 if __name__ == "__main__":

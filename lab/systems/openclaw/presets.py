@@ -1,8 +1,8 @@
 """Configurations with a name: the steps of the ablation, and the one that the lab recommends.
 
 The ablation leads from the old policy to the full engine of the seeds; each step adds one feature to the one before.
-``recommended`` has more hits than untiered search, with fewer repeats: ``tests/trials/recommended.py`` finds it, and
-docs/settings.md has its cross-validated estimates and its measured results.
+``recommended`` has fewer harms and repeats than untiered search, and as many hits: ``tests/trials/recommended.py``
+chooses it, and docs/switching.md says what it brings, what it costs, and on whose data.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ RECOMMENDED_CONFIG: dict[str, Any] = {
         "tierSearchMultiplier": 4,
         # No slot is reserved: relevance decides, whatever the label.
         "quotas": {"mustMax": 0, "niceMin": 0, "unknownMax": 0, "wildcard": "best"},
-        "repeatPenalty": 0.8,
+        "repeatPenalty": 0.5,
         "repeatWindowTurns": 6,
     },
     # Hard rules go into the Working Set, which takes no slot from a memory.
@@ -87,7 +87,7 @@ RECOMMENDED_CONFIG: dict[str, Any] = {
     "budget": {"maxChars": 12_000, "minRecentSlots": 0, "overflowAction": "truncate_tail"},
     "lab": {
         # With reciprocal ranks and k = 60, one lane's clear best loses to two mediocre ranks.
-        "fusion": {"method": "isr"},
+        "fusion": {"method": "convex", "vectorWeight": 0.5},
         # Only where nothing is similar at all: a higher threshold depends on the embedder and the memories.
         "silence": {"signal": "mean", "threshold": 0.02},
         "phases": {
@@ -101,11 +101,15 @@ RECOMMENDED_CONFIG: dict[str, Any] = {
                 "recency": False,
                 "importancePrior": False,
             },
-            # Scores fall with the square of the rank: the best of both lanes stay after this penalty, others do not.
+            # What fits best may repeat; other scores are near each other, so half of one moves it far down.
             "repeatDecay": "once",
+            "repeatExemptTop": 3,
             "repeatHistory": "conversation",
             "hardRules": True,
             "pinnedCounts": "extra",
+            # What a newer memory replaces, or what has ended, ranks behind all others (E-100).
+            "replaced": 0.12,
+            "ended": True,
             # Six memories of this length fit into the budget.
             "itemMaxChars": 1_900,
         },
