@@ -51,7 +51,8 @@ def test_refused_arm_ends_the_command_with_its_proof(
     done = lab(*words, "--arm", "bm25", "--arm", "mute", "--out", "out", cwd=tmp_path)
     assert done.returncode == 4
     assert done.stderr.splitlines()[-1] == (
-        "error: 1 arm not ranked: mute: relevant: the memory with the words of the prompt is not in the injected text"
+        "error: 1 arm not ranked: mute: answers: the recall at turn 0 failed: unwritten_item in recall; "
+        "relevant: the memory with the words of the prompt is not in the injected text"
     )
     assert "mute is refused" in (tmp_path / "out" / "league.html").read_text()
     proofs = json.loads((tmp_path / "out" / "admission.json").read_text())

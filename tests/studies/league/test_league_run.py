@@ -119,7 +119,7 @@ def test_arms_that_cannot_count_are_listed_with_the_reason(sets: Sets, tmp_path:
     status = {one.arm: (one.status, one.reason) for one in league.standings}
     assert status["bm25"] == status["plain"] == ("ranked", "")
     assert status["mute"][0] == "refused"
-    assert status["mute"][1] == "relevant: the memory with the words of the prompt is not in the injected text"
+    assert status["mute"][1].endswith("relevant: the memory with the words of the prompt is not in the injected text")
     assert status["failing"][0] == "failed"
     assert "one: " in status["failing"][1]
     assert "recalls of failing" in status["failing"][1]
@@ -142,7 +142,7 @@ def test_captured_league_leaves_out_arms_that_capture_nothing(sets: Sets, tmp_pa
 
 @pytest.mark.usefixtures("own_systems")
 def test_league_without_an_arm_that_counts_fails(sets: Sets, tmp_path: Path) -> None:
-    with pytest.raises(CannotMeasure, match=r"no arm can be replayed .*mute: relevant"):
+    with pytest.raises(CannotMeasure, match=r"no arm can be replayed .*mute: .*relevant"):
         run(tmp_path, sets[:1], ("mute",))
 
 

@@ -24,7 +24,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 
 from lab.base.regex import regex
-from lab.base.times import as_datetime
+from lab.base.times import LAST_MS, as_datetime
 from lab.retrieval.contract import Row
 from lab.systems.openclaw.near_duplicate import words_of
 
@@ -39,8 +39,12 @@ _EMPTY = words_of(
     " was we were when which who will with would you your"
 )
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = rf"(?:{'|'.join(_MONTHS)})[a-z]*\.?"
+_NAMES = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTHS = tuple(name[:3] for name in _NAMES)
+_MONTH = rf"\b(?:{'|'.join(f'{name}|{name[:3]}' for name in _NAMES)}|sept)\b\.?"
 _DAY = r"\d{1,2}(?:st|[nr]d|th)?"
 _DATE = (
     rf"(?:(?P<iso>\d{{4}}-\d{{2}}-\d{{2}})|(?P<day>{_DAY}) (?P<month>{_MONTH})(?:,? (?P<year>\d{{4}}))?"
@@ -99,7 +103,7 @@ def last_day(text: str, created_at: int) -> float | None:
 
     A date without a year is the first one that is not before the text.
     """
-    if len(text) > LONGEST:
+    if len(text) > LONGEST or not 0 <= created_at <= LAST_MS:
         return None
     written = as_datetime(created_at).date()
     days = [day for pattern in _PATTERNS for match in pattern.finditer(text) if (day := _day(match, written))]

@@ -84,6 +84,8 @@ def test_another_scope_and_a_long_text_replace_nothing(kit: Any, change: dict[st
         ("家屬座談會改到 4/11（六）09:30。", None),
         ("The vet comes on 20 March.", None),
         ("They open until 17:00 on weekdays.", None),
+        ("Deliver up to Marlow 3 times a week.", None),
+        ("It runs until Sept 4.", "2026-09-04"),
         ("It holds until 31 February.", None),
         (f"Until 20 March the bridge is closed. {'x' * 200}", None),
     ],
@@ -93,6 +95,11 @@ def test_a_text_names_its_last_day(text: str, day: str | None) -> None:
     assert (None if end is None else datetime.fromtimestamp(end / 1000, UTC) - timedelta(hours=36)) == (
         None if day is None else datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC)
     )
+
+
+@pytest.mark.parametrize("created_at", [-1, 10**18])
+def test_a_time_that_is_none_names_no_day(created_at: int) -> None:
+    assert last_day("Until 20 March the bridge is closed.", created_at) is None
 
 
 def _flow(kit: Any, **phases: Any) -> Any:
