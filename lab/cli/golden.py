@@ -244,16 +244,16 @@ def split(
 
     golden = read_golden(path)
     if by:
-        parts = split_by(golden, by)
-        names = file_names(parts)
-        halves = {names[value]: part for value, part in parts.items()}
+        by_value = split_by(golden, by)
+        names = file_names(by_value)
+        parts = {names[value]: part for value, part in by_value.items()}
     else:
-        halves = dict(zip(("dev", "test"), split_set(golden, share, seed), strict=True))
-    write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.judged) for name, half in halves.items()})
+        parts = dict(zip(("dev", "test"), split_set(golden, share, seed), strict=True))
+    write_new_folder(out, {f"{name}.jsonl": golden_bytes(part.judged) for name, part in parts.items()})
     counts: dict[str, dict[str, Any]] = {}
-    for name, half in halves.items():
-        conversations = sorted({probe.conversation for probe in half.judged})
-        numbers = (len(half.probes), sum(bool(probe.relevant) for probe in half.probes), len(half.captures))
+    for name, part in parts.items():
+        conversations = sorted({probe.conversation for probe in part.judged})
+        numbers = (len(part.probes), sum(bool(probe.relevant) for probe in part.probes), len(part.captures))
         counts[name] = {"conversations": conversations} | dict(zip(COUNTS, numbers, strict=True))
     heads = ["file", "conversations", "probes", "with gold", "captures"]
     return Result(
@@ -261,8 +261,8 @@ def split(
         lambda counts: emit_table(
             heads,
             [
-                [f"{name}.jsonl", len(half["conversations"]), *(half[count] for count in COUNTS)]
-                for name, half in counts.items()
+                [f"{name}.jsonl", len(part["conversations"]), *(part[count] for count in COUNTS)]
+                for name, part in counts.items()
             ],
         ),
     )

@@ -7,7 +7,7 @@ importing this module does not load it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
@@ -148,6 +148,14 @@ def _discounts(ranks: int) -> Floats:
 
     # math.log2, because numpy's may differ in the last bit.
     return np.array([math.log2(rank + 2) for rank in range(ranks)])
+
+
+def groups_of(numbers: Ints) -> Iterator[Ints]:
+    """Yield the positions of each number in order; those of negative numbers are in no group."""
+    import numpy as np
+
+    for number in np.unique(numbers[numbers >= 0]):
+        yield np.flatnonzero(numbers == number)
 
 
 WINDOW = 6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.measures.definitions.net_benefit import right_and_wrong
-from lab.measures.inputs import Floats, Probes
+from lab.measures.inputs import Floats, Probes, groups_of
 from lab.measures.model import ITSELF, YES, InjectedMeasure
 
 
@@ -14,8 +14,7 @@ def resurrection(probes: Probes, k: int) -> Floats:
     right, wrong = right_and_wrong(probes, k)
     won = right > wrong
     found = np.full(len(won), np.nan)
-    for number in np.unique(probes.corrections[probes.corrections >= 0]):
-        about = np.flatnonzero(probes.corrections == number)
+    for about in groups_of(probes.corrections):
         later = about[np.cumsum(won[about]) - won[about] > 0]
         found[later] = wrong[later]
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.measures.definitions.net_benefit import right_and_wrong
-from lab.measures.inputs import Floats, Probes
+from lab.measures.inputs import Floats, Probes, groups_of
 from lab.measures.model import COUNT, ITSELF, InjectedMeasure
 
 
@@ -14,8 +14,7 @@ def uptake_delay(probes: Probes, k: int) -> Floats:
     right, wrong = right_and_wrong(probes, k)
     won = right > wrong
     delays = np.full(len(won), np.nan)
-    for number in np.unique(probes.corrections[probes.corrections >= 0]):
-        about = np.flatnonzero(probes.corrections == number)
+    for about in groups_of(probes.corrections):
         if len(about) > 1:
             wins = about[won[about]]
             delays[about[0]] = probes.points[wins[0] if len(wins) else about[-1]] - probes.points[about[0]]

@@ -1,8 +1,8 @@
 """Configurations with a name: the steps of the ablation, and the one that the lab recommends.
 
 The ablation leads from the old policy to the full engine of the seeds; each step adds one feature to the one before.
-``recommended`` has fewer harms and repeats than untiered search, and as many hits: ``tests/trials/recommended.py``
-chooses it, and docs/switching.md says what it brings, what it costs, and on whose data.
+``recommended`` has fewer harms and repeats than untiered search, and nearly as many hits: it is chosen by
+``tests/trials/recommended.py``, and docs/switching.md says what it brings, what it costs, and on whose data.
 """
 
 from __future__ import annotations
