@@ -34,6 +34,11 @@ FROM, BEFORE = 946_684_800, 100_000_000_000
 # The last millisecond of the year 9999, and the first of the year 1, which are the limits of datetime.
 LAST_MS, FIRST_MS = 253_402_300_799_999, -62_135_596_800_000
 DAY_MS = 24 * 3600 * 1000
+# English names, whatever the locale.
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Longer texts are no times.
 _LONGEST = 100

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lab.base.regex import regex
-from lab.base.times import as_datetime
+from lab.base.times import MONTHS, as_datetime
 from lab.retrieval.quiet import quiet_lance
 from lab.retrieval.tokens import TextSettings, table_with_index, words_of_each
 
@@ -31,10 +31,6 @@ from lab.retrieval.tokens import TextSettings, table_with_index, words_of_each
 FUNCTION = (
     "的地得了着过吗呢吧啊呀嘛哦哈么们"
     "你我他她它您咱这那哪此其之与和及或而但且则因为在于从对把被给让向往到由以比就都也还又很更最太再才只已将是有会能可要想"
-)
-MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
 )
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

@@ -24,7 +24,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 
 from lab.base.regex import regex
-from lab.base.times import LAST_MS, as_datetime
+from lab.base.times import DAY_MS, LAST_MS, MONTHS, as_datetime
 from lab.retrieval.contract import Row
 from lab.systems.openclaw.near_duplicate import words_of
 
@@ -39,12 +39,8 @@ _EMPTY = words_of(
     " was we were when which who will with would you your"
 )
 
-_NAMES = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-_MONTHS = tuple(name[:3] for name in _NAMES)
-_MONTH = rf"\b(?:{'|'.join(f'{name}|{name[:3]}' for name in _NAMES)}|sept)\b\.?"
+_SHORT = tuple(name[:3] for name in MONTHS)
+_MONTH = rf"\b(?:{'|'.join((*MONTHS, *_SHORT))}|sept)\b\.?"
 _DAY = r"\d{1,2}(?:st|[nr]d|th)?"
 _DATE = (
     rf"(?:(?P<iso>\d{{4}}-\d{{2}}-\d{{2}})|(?P<day>{_DAY}) (?P<month>{_MONTH})(?:,? (?P<year>\d{{4}}))?"
@@ -59,8 +55,8 @@ _PATTERNS = (
         r"(?:(?P<year>\d{4})[年/])?(?P<month>\d{1,2})(?:月|/)(?P<day>\d{1,2})(?:日|號)?(?!\d|/)"
     ),
 )
-# A day is over everywhere, whatever the time zone of the person.
-_OVER = timedelta(hours=36)
+# A day is over everywhere, whatever the time zone of the person: 36 hours after it began in UTC.
+_OVER = 36 * 3_600_000
 
 
 def replaced(first: Iterable[Row], pool: Collection[Row], share: float) -> dict[str, str]:
@@ -98,7 +94,7 @@ def has_ended(row: Row, now_ms: float) -> bool:
 
 
 @lru_cache(maxsize=65_536)
-def last_day(text: str, created_at: int) -> float | None:
+def last_day(text: str, created_at: int) -> int | None:
     """Return when the last day that a text names as its end is over, in ms since 1970; None if it names none.
 
     A date without a year is the first one that is not before the text.
@@ -107,7 +103,8 @@ def last_day(text: str, created_at: int) -> float | None:
         return None
     written = as_datetime(created_at).date()
     days = [day for pattern in _PATTERNS for match in pattern.finditer(text) if (day := _day(match, written))]
-    return (as_datetime(0) + (max(days) - date(1970, 1, 1)) + _OVER).timestamp() * 1000 if days else None
+    # In milliseconds, because the last day of a datetime has no next one.
+    return (max(days) - date(1970, 1, 1)).days * DAY_MS + _OVER if days else None
 
 
 def _day(match: re.Match[str], written: date) -> date | None:
@@ -116,8 +113,8 @@ def _day(match: re.Match[str], written: date) -> date | None:
         if found.get("iso"):
             return date.fromisoformat(found["iso"])
         month = found.get("month") or found.get("month2") or ""
-        number = int(month) if month.isdigit() else _MONTHS.index(month[:3].lower()) + 1
-        day = int((found.get("day") or found.get("day2") or "").rstrip("stndrh"))
+        number = int(month) if month.isdigit() else _SHORT.index(month[:3].lower()) + 1
+        day = int((found.get("day") or found.get("day2") or "").lower().rstrip("stndrh"))
         year = found.get("year") or found.get("year2")
         if year:
             return date(int(year), number, day)
