@@ -85,12 +85,9 @@ def add_working_set(turn: SeedTurn) -> Pinned:
     if settings.enabled:
         recent = listing.recent(turn.filter_scope, CATEGORIES, MAX_ROWS)
         recent = [row for row in recent if row.trust_tier not in barred]
-        old = replaced(recent, recent, phases.replaced)
-        recent = [
-            row
-            for row in recent
-            if row.hard_rule or not (row.id in old or (phases.ended and has_ended(row, turn.prompt.now_ms)))
-        ]
+        # Hard rules hold: they come from ``rules``.
+        old, now = replaced(recent, recent, phases.replaced), turn.prompt.now_ms
+        recent = [row for row in recent if row.id not in old and not (phases.ended and has_ended(row, now))]
         built = build_working_set(
             turn.scope, turn.text, turn.prompt.now_ms, settings, recent, rules, turn.config.todo_stale_ttl_days
         )

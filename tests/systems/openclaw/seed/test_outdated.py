@@ -147,14 +147,28 @@ def test_a_memory_that_has_ended_ranks_last_from_the_day_after(kit: Any) -> None
     assert turn.outdated == {rows[0].id: ""}
 
 
-def test_hard_rules_hold(kit: Any) -> None:
+@pytest.mark.parametrize("enabled", [True, False])
+def test_hard_rules_hold(kit: Any, enabled: bool) -> None:
     rows = [
         kit.row("k0", f"Until 10 February: {OLD}", days=60.0, hard_rule=True, category="decision"),
         kit.row("k1", NEW, category="decision"),
     ]
-    turn = kit.Talk(rows, _flow(kit, replaced=0.16, ended=True)).say("the spare key of the boiler room?")
-    assert rows[0].id not in turn.outdated
-    assert rows[0].id in {row.id for row in turn.hard}
+    config = kit.changed(_flow(kit, replaced=0.1, ended=True), working_set={"enabled": enabled})
+    turn = kit.Talk(rows, config).say("the spare key of the boiler room?")
+    held = turn.synthesised if enabled else [row.id for row in turn.hard]
+    assert rows[0].id in held
+    assert "behind the porter" in turn.context
+
+
+def test_hard_rule_without_a_slot_of_its_own_keeps_its_rank(kit: Any) -> None:
+    text = "Until {} February the spare key of room {} hangs outside."
+    rows = [kit.row(f"k{at}", text.format(at + 1, at), kit.MUST, hard_rule=True, days=70.0) for at in range(5)]
+    rows.append(kit.row("n", "The spare key of the car is with Bo."))
+    config = kit.changed(_flow(kit, ended=True), recall={"quota": Quota(6, 1, 6)})
+    turn = kit.Talk(rows, config).say("the spare key of room 1?")
+    assert turn.waiting
+    assert {row.id for row in turn.waiting} & turn.factors.keys()
+    assert turn.outdated == {}
 
 
 def test_the_working_set_leaves_outdated_lines_out(kit: Any) -> None:
