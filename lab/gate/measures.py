@@ -180,6 +180,8 @@ def _untested(rule: Rule, data: Evidence, policy: Policy, accepts: bool) -> Line
     if rule.kind == "slice" and data.paired(rule) is not None:
         names = sorted({name for slices in data.slices.values() for name in slices})
         why = f"no probe has a value of the slice {rule.of!r}; slices: {', '.join(names) or 'none'}"
+        if rule.of in names and rule.values:
+            why = f"no probe has the value {' or '.join(map(repr, rule.values))} of {rule.of!r}"
         return replace(line(replace(rule, critical=False), SKIPPED, why), slice=rule.of, against=arm)
     # A worth rule answers a question beside the verdict.
     rule = replace(rule, critical=rule.critical and rule.kind not in OF_CONTROL)

@@ -129,6 +129,9 @@ def test_absent_slice_is_skipped_with_the_known_ones() -> None:
     (line,) = judge_compared(POLICY, [SLICE], data)
     assert (line.status, line.critical) == (SKIPPED, False)
     assert line.reason.endswith("no probe has a value of the slice 'type'; slices: kind")
+    # The slice is there, and none of its values that the rule names.
+    (line,) = judge_compared(POLICY, [replace(SLICE, of="kind", values=("b", "c"))], data)
+    assert (line.status, line.reason[-43:]) == (SKIPPED, "no probe has the value 'b' or 'c' of 'kind'")
 
 
 @pytest.mark.parametrize(

@@ -23,5 +23,9 @@ MEASURE = InjectedMeasure(
         "A memory judged misleading and a relevant one stand in the prompt (injected among the first k, or lines of "
         "the Working Set); null where none is judged misleading. For corrections: the old value beside the new."
     ),
+    sentence=(
+        "a misleading memory stands beside what is right at {candidate:.0%} of the probes that have one, against "
+        "{baseline:.0%}"
+    ),
     order=126,
 )
